@@ -78,6 +78,9 @@ class LoopNode(NamedTuple):
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
     followed: tuple[Followed, ...] = ()
+    grown: tuple[int, ...] = ()
+    """Which of the carried values begin, behind an iteration, with what they were before, and so may stay where they
+    are in memory: a cache that rows are appended to."""
 
 
 def wanted(parts: Parts) -> tuple[Value, ...]:
@@ -183,6 +186,8 @@ class LoopStep:
         self.pairs = [
             (place.get(parts.carried[n], idle), count + first + number) for number, n in enumerate(self.carried)
         ]
+        self.grown = [number for number, n in enumerate(self.carried) if n in body.grown]
+        """Which of these are appended to where they lie."""
         self.kinds = [value.dtype.numpy for value in (parts.handed_on[n] for n in self.carried)]
         pairs = enumerate(zip(parts.carried, parts.handed_on, strict=True))
         self.stacked = [
@@ -388,6 +393,8 @@ class _Loop:
         self._sizes = sizes
         self._elements = [array.shape[1:] for array in scanned]
         self._rows: list[np.ndarray] = []
+        self._appended: dict[int, np.ndarray] = {}
+        """The memory of what is appended to where it lies, by number among the pairs of the step."""
         self.seconds: np.ndarray | None = None
         """The seconds that each kernel took, added up over iterations; None if nobody asks."""
         self._number, self._goes_on = 0, True
@@ -521,9 +528,16 @@ class _Loop:
         self, words: Words, programs: Sequence[Iteration], several: bool
     ) -> list[tuple[np.ndarray, np.ndarray]]:
         """The buffers that hold what is carried in turn, the second of no bytes unless there are several iterations."""
-        buffers = []
+        buffers, grown = [], self._step.grown
         for index, (given, made) in enumerate(self._step.pairs):
             size = max([one.bytes[index] for one in programs])
+            if index in grown and not programs[0].steady:
+                memory = self._memory_to_append_to(index, size)
+                words.bases[given] = words.bases[made] = memory.ctypes.data
+                buffers.append((memory, memory))
+                words.carried += given * WORD_BYTES, made * WORD_BYTES, 0
+                continue
+            self._appended.pop(index, None)
             pair = np.empty(size, np.uint8), np.empty(size if several else 0, np.uint8)
             buffers.append(pair)
             words.bases[made] = pair[0].ctypes.data
@@ -531,6 +545,14 @@ class _Loop:
         for given, made in self._step.row_links:
             words.carried += given * WORD_BYTES, made * WORD_BYTES, 0
         return buffers
+
+    def _memory_to_append_to(self, index: int, size: int) -> np.ndarray:
+        """Memory of `size` bytes at least that begins with what is carried: twice as much whenever it is not enough."""
+        state, memory = self._states[self._step.carried[index]], self._appended.get(index)
+        if memory is None or len(memory) < size:
+            memory = self._appended[index] = np.empty(size if memory is None else max(size, 2 * len(memory)), np.uint8)
+            memory[: state.nbytes] = state.reshape(-1).view(np.uint8)
+        return memory
 
     def _take_over(self, last: Iteration, buffers: Sequence[np.ndarray]) -> None:
         """Have the states be what the last iteration has given. buffers: those that it has written to."""

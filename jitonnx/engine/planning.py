@@ -20,7 +20,7 @@ from jitonnx.ir.dims import DimLike
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.extract import extract, substituted, told_numbers, with_sizes
 from jitonnx.ir.graph import Binding, Graph, Node, Value, short_name
-from jitonnx.ops.onnx.control_flow import Parts, parts_of, plain
+from jitonnx.ops.onnx.control_flow import Parts, appended_axis, parts_of, plain
 from jitonnx.ops.onnx.gather import Gather
 from jitonnx.plan.choices import Choices
 from jitonnx.plan.make import make_plan
@@ -106,7 +106,9 @@ def _native_loop(node: Node, target: Target, choices: Choices) -> LoopNode | Non
     made = _planned(copy, target, choices)
     if not isinstance(made, Plan):
         return None
-    return LoopNode(node, body, made, inputs, outputs, tuple(map(_followed, followed)))
+    pairs = enumerate(zip(parts.carried, parts.handed_on, strict=True))
+    grown = tuple([place for place, (before, behind) in pairs if appended_axis(before, behind) == 0])
+    return LoopNode(node, body, made, inputs, outputs, tuple(map(_followed, followed)), grown)
 
 
 def _told_before(binding: Binding, parts: Parts) -> bool:

@@ -12,7 +12,7 @@ A graph has inputs, outputs, bindings [variable, value, place, whether of an ele
 other) and steps:
 
     ["segment", inputs, outputs, counted]    the next of the plans that lie beside the schedule
-    ["loop", node, body, inputs, outputs, followed]    the same; the body is a graph without steps
+    ["loop", node, body, inputs, outputs, followed, grown]    the same; the body is a graph without steps
     ["host", node, reason, bodies]
 
 A node is [name, operator, inputs, outputs, number of captures], an operator [module in `jitonnx.ops`, class,
@@ -120,7 +120,8 @@ class _Writer:
             body = self.graph(step.graph, ())
             body["outputs"] = self.values([plain(value) for value in step.graph.outputs])  # as `parts_of` sees them
             followed = [(self.value(one.table), self.value(one.element), one.text) for one in step.followed]
-            return "loop", self._node(step.node), body, self.values(step.inputs), self.values(step.outputs), followed
+            made = self._node(step.node), body, self.values(step.inputs), self.values(step.outputs)
+            return "loop", *made, followed, step.grown
         bodies = [self.graph(body.graph, body.steps) for body in step.bodies]
         return "host", self._node(step.node), step.reason, bodies
 
@@ -209,11 +210,12 @@ class _Reader:
             axes = tuple([Counted(number, tuple(map(self._size, sizes))) for number, sizes in counted])
             return Segment(tuple(self._all(inputs)), tuple(self._all(outputs)), None, axes)
         if kind == "loop":
-            node, body, inputs, outputs, elements = parts
+            node, body, inputs, outputs, elements, grown = parts
             graph, _ = self.graph(body)
             made = self._node([graph], *node)
             followed = [Followed(self._values[table], self._values[one], text) for table, one, text in elements]
-            return LoopNode(made, graph, None, tuple(self._all(inputs)), tuple(self._all(outputs)), tuple(followed))
+            values = tuple(self._all(inputs)), tuple(self._all(outputs))
+            return LoopNode(made, graph, None, *values, tuple(followed), tuple(grown))
         if kind != "host":
             raise ValueError(f"there are no steps of the kind {kind!r}")
         node, reason, bodies = parts

@@ -340,6 +340,11 @@ class Pointer:
         """How many bytes this is behind a multiple of `size`, a power of two."""
         return self._code.integer(self._code.builder.ptrtoint(self.value, _I64)) & (size - 1)
 
+    def lies_at(self, other: Pointer) -> Traced:
+        """Whether both are the same address."""
+        one, two = (self._code.integer(self._code.builder.ptrtoint(each.value, _I64)) for each in (self, other))
+        return one.equals(two)
+
     def _address(self, index: Traced | int) -> ir.Value:
         return self._code.builder.gep(self.value, [self._code.integer(index).value])
 

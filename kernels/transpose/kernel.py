@@ -50,6 +50,8 @@ class _Kernel:
         a_blocks = (size.a_extent + size.a_slack + size.a_block - 1) / size.a_block
         b_blocks = (size.b_extent + size.b_slack + size.b_block - 1) / size.b_block
         c_blocks = (size.c_extent + size.c_block - 1) / size.c_block
+        # What is appended to where it lies is copied to itself.
+        end = select(self.source.lies_at(self.target), begin, end)
         with code.loop(end, begin) as task:
             a, rest = remainder(task, a_blocks), task / a_blocks
             b, rest = remainder(rest, b_blocks), rest / b_blocks

@@ -557,3 +557,40 @@ def test_open_sizes() -> None:
         {"x": numbers(n, k), "w": numbers(k, k) / 4, "n": np.array(3)} for n, k in ((2, 3), (1, 1), (5, 2), (2, 3))
     ]
     assert native_loops(check(model, *feeds))
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("first", ["s", "x"])
+def test_what_is_appended_to(axis: int, first: str) -> None:
+    """A cache that grows along any axis, and in front; read before and behind, and handed to another state."""
+    shape = [2, 3, 4]
+    kinds: list[Any] = ["K" if place == axis else size for place, size in enumerate(shape)]
+    row = [1 if place == axis else size for place, size in enumerate(shape)]
+    nodes = [
+        constant("axis", [axis], INT64),
+        node("ReduceMean", ["s", "axis"], ["before"], keepdims=1),
+        node("Tanh", ["before"], ["x"]),
+        node("Concat", [first, "s" if first == "x" else "x"], ["t"], axis=axis),
+        node("ReduceMax", ["t", "axis"], ["behind"], keepdims=1),
+        node("Add", ["behind", "d"], ["d_next"]),
+        node("Identity", ["s"], ["late_next"]),
+        node("ReduceSum", ["late", "axis"], ["late_row"], keepdims=0),
+    ]
+    body = loop_body(
+        nodes,
+        [tensor("s", kinds), tensor("d", row), tensor("late", ["L" if one == "K" else one for one in kinds])],
+        [tensor("t", None), tensor("d_next", None), tensor("late_next", None)],
+        [tensor("late_row", None)],
+    )
+    loop = node("Loop", ["n", "", "c0", "d0", "c0"], ["c_end", "d_end", "late_end", "rows"], body=body)
+    inputs = [tensor("c0", kinds), tensor("d0", row), tensor("n", [], INT64)]
+    model = bytes_of([loop], inputs, [tensor(name, None) for name in ("c_end", "d_end", "late_end", "rows")])
+    feeds = []
+    for length, times in ((1, 7), (3, 1), (2, 40), (1, 7)):
+        start = numbers(*[length if place == axis else size for place, size in enumerate(shape)])
+        feeds.append({"c0": start, "d0": numbers(*row), "n": np.array(times)})
+    kept = [feed["c0"].copy() for feed in feeds]
+    session = check(model, *feeds)
+    assert all(np.array_equal(feed["c0"], one) for feed, one in zip(feeds, kept, strict=True))
+    (step,) = native_loops(session)
+    assert bool(step.grown) == (first == "s")

@@ -16,6 +16,7 @@ from jitonnx.ir.operator import InferenceError, Operator, internal
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType, Type
 from jitonnx.ops.base import normalize_axis
+from jitonnx.ops.onnx.concat_split import Concat
 from jitonnx.ops.onnx.identity import Identity
 from jitonnx.records import NamedTuple
 
@@ -288,6 +289,19 @@ def parts_of(node: Node) -> Parts | None:
         (times, condition), inputs[0], inputs[1], tuple(rest), tuple(inputs[2:own]), tuple(outputs[1 : 1 + count]),  # type: ignore[arg-type]
         (), (), captured, outputs[0], tuple(outputs[1 + count :]),
     )  # fmt: skip
+
+
+def appended_axis(before: Value, behind: Value) -> int | None:
+    """The axis along which a carried value is appended to in each iteration, 0 if memory says no more than that: the
+    axes in front of it are of size 1. None for other values."""
+    joined = plain(behind).producer
+    if joined is None or not isinstance(joined.operator, Concat) or before.type.shape is None:
+        return None
+    first, *rest = joined.inputs
+    if not rest or first is not before or any(value is None or value is before for value in rest):
+        return None
+    axis = normalize_axis(joined.operator.axis, len(before.type.shape), "axis")
+    return axis if any(size != 1 for size in before.type.shape[:axis]) else 0
 
 
 def _without(type: Type, axes: Sequence[int]) -> Type:

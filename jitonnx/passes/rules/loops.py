@@ -12,9 +12,10 @@ import numpy as np
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.extract import extract, specialise
 from jitonnx.ir.graph import Graph, GraphError, Node, Value
+from jitonnx.ir.types import TensorType
 from jitonnx.ops.onnx.arithmetic import Add, Div, Mod, Sub
 from jitonnx.ops.onnx.concat_split import Concat
-from jitonnx.ops.onnx.control_flow import Loop, Parts, Scan, parts_of
+from jitonnx.ops.onnx.control_flow import Loop, Parts, Scan, appended_axis, parts_of
 from jitonnx.ops.onnx.gather import Gather
 from jitonnx.ops.onnx.matmul import Gemm, MatMul
 from jitonnx.ops.onnx.shape import Transpose, Unsqueeze
@@ -224,6 +225,63 @@ def peeled(node: Node, edit: Edit) -> Result:
     return [*made[:count], *rows]
 
 
+@rule("caches by rows", Loop, Scan, equation="s' = concat(s, x) in a loop: s lies with what it grows along first")
+def appended(node: Node, edit: Edit) -> Result:
+    """A carried value that grows along an inner axis is carried with that axis in front: rows are appended in place.
+
+    Within the body and around it transposes give it as it was; these are views but for those around it.
+    """
+    parts = parts_of(node)
+    if parts is None:
+        return None
+    axes = [appended_axis(before, behind) or 0 for before, behind in zip(parts.carried, parts.handed_on, strict=True)]
+    if not any(axes):
+        return None
+    (body,) = node.bodies
+    joined = [value for value, axis in zip(parts.handed_on, axes, strict=True) if axis]
+    if len(set(joined)) < len(joined) or not all(map(ranked, (one.producer for one in joined if one.producer))):
+        return None
+    copy = _copied(body, list(body), parts.body_inputs, parts.body_outputs)
+    state = len(parts.head)
+    given = list(parts.initial)
+    for place, axis in enumerate(axes):
+        if not axis:
+            continue
+        before, behind = copy.inputs[state + place], copy.outputs[bool(parts.head) + place]
+        there, back = _orders(axis, len(before.shape))
+        given[place] = edit.add(Transpose(perm=there), given[place])
+        concat = behind.producer
+        assert concat is not None
+        rows = [copy.add(Transpose(perm=there), [value], origin=concat.origin)[0] for value in concat.inputs[1:]]
+        type_ = before.type
+        carried = copy.add_input(
+            f"{before.name}_by_rows", TensorType(type_.dtype, tuple([before.shape[one] for one in there]))
+        )
+        (whole,) = copy.add(Concat(axis=0), [carried, *rows], origin=concat.origin)
+        (again,) = copy.add(Transpose(perm=back), [carried], origin=concat.origin)
+        (seen,) = copy.add(Transpose(perm=back), [whole], origin=concat.origin)
+        copy.replace(before, again)
+        copy.replace(behind, seen)
+        copy.outputs[bool(parts.head) + place] = whole
+        copy.inputs.remove(carried)
+        copy.inputs[state + place] = carried
+    copy.sort()
+    copy.remove_dead()
+    names = [f"{node.name}_{place}" for place in range(len(node.outputs))]
+    arguments = [*parts.head, *given, *parts.scanned, *(outer for outer, _ in parts.captured)]
+    made = list(edit.add_loop(node, arguments, copy, len(parts.captured), names))
+    for place, axis in enumerate(axes):
+        if axis:
+            made[place] = edit.add(Transpose(perm=_orders(axis, len(parts.carried[place].shape))[1]), made[place])
+    return made
+
+
+def _orders(axis: int, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The orders of axes that bring an axis to the front, and back."""
+    there = (axis, *(one for one in range(rank) if one != axis))
+    return there, tuple([there.index(one) for one in range(rank)])
+
+
 UNROLLED_NODES = 64
 """A loop whose iterations have no more nodes than this together becomes these."""
 
@@ -302,4 +360,4 @@ def _settled(body: Graph, inputs: Sequence[Value], edit: Edit) -> Graph:
     return made
 
 
-RULES = (unrolled, loop_invariants, hoisted, batched_products, peeled)
+RULES = (unrolled, loop_invariants, hoisted, batched_products, peeled, appended)
