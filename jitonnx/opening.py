@@ -37,6 +37,7 @@ from jitonnx.engine.lru_cache import LRUCache
 from jitonnx.errors import Fail, ModelLoadCanceled
 from jitonnx.runtime.artifact import Artifact, ArtifactError, is_artifact, open_artifact
 from jitonnx.runtime.cache import KernelCache, default_directory
+from jitonnx.runtime.driver import make_ahead
 from jitonnx.saved import model_cache
 from jitonnx.saved.engine import SavedEngine, described
 
@@ -357,11 +358,12 @@ class OpenedModel:
         from jitonnx.jobs import BackgroundExecutor
         from jitonnx.model.variants import copied
 
+        threads = thread_count(self._options.intra_op_num_threads)
+        if threads > 1:
+            make_ahead(("runs",) if all(value.type.static for value in model.graph.inputs) else ("runs", "sizes"))
         self.description = _described(model)
         with_defaults = copied(model.graph) if model.overridable else None
-        self._settings = engine_settings(
-            self._options, self._disabled, thread_count(self._options.intra_op_num_threads)
-        )
+        self._settings = engine_settings(self._options, self._disabled, threads)
         executor = BackgroundExecutor()
         weakref.finalize(self, executor.close)
         with explained():

@@ -19,6 +19,7 @@ import ctypes
 import functools
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from jitonnx.records import NamedTuple
 
 from .cache import KernelCache
 from .digest import sha256
-from .images import load_linked
+from .images import find_linked, load_linked
 
 _BLOCKS = tuple(f"block_{name}" for name in ("malloc", "calloc", "realloc", "free", "trim", "count"))
 
@@ -102,6 +103,26 @@ class DriverCode(NamedTuple):
     objects: Sequence[bytes]
 
 
+def is_made() -> bool:
+    """Whether this process has what every run needs."""
+    return "runs" in _images
+
+
+def make_ahead(parts: Iterable[str]) -> None:
+    """Begin to compile parts of the driver on a thread of its own, if neither this process nor the cache has them: a
+    start goes on meanwhile, since LLVM, which takes most of the time, lets go of the GIL.
+    """
+    cache = KernelCache()
+    missing = [
+        part
+        for part in parts
+        if part not in _images and find_linked(cache, PARTS[part].symbols, _version(part)) is None
+    ]
+    if missing:
+        # Not a daemon: a process must not end while LLVM is at work.
+        threading.Thread(target=lambda: list(map(image, missing)), name="jitonnx-driver").start()
+
+
 @forks.once
 def driver() -> Driver:
     """This process's driver, made at the first call; so are the other parts."""
@@ -141,9 +162,8 @@ def image(part: str) -> Mapping[str, int]:
         with _making:
             if part not in _images:
                 cache = KernelCache()
-                version = f"{part} of {_driver_key()}"
                 _images[part] = load_linked(
-                    cache, PARTS[part].symbols, lambda: driver_code(cache, [part]).objects, version
+                    cache, PARTS[part].symbols, lambda: driver_code(cache, [part]).objects, _version(part)
                 )
     return _images[part]
 
@@ -165,7 +185,7 @@ def driver_code(cache: KernelCache, parts: Iterable[str]) -> DriverCode:
 
 
 def _object(cache: KernelCache, part: str) -> bytes:
-    key = f"{part} of {_driver_key()}"
+    key = _version(part)
     code = cache.get(key)
     if code is None:
         code = _compile(part)
@@ -173,11 +193,11 @@ def _object(cache: KernelCache, part: str) -> bytes:
     return code
 
 
-def _driver_key() -> str:
-    """Names the driver's code by what it depends on."""
+def _version(part: str) -> str:
+    """Names a part's code by what it depends on."""
     import llvmlite  # the package alone, without LLVM
 
-    return f"driver {driver_digest()} llvmlite {llvmlite.__version__} {os.uname().machine} {sys.platform}"
+    return f"{part} of driver {driver_digest()} llvmlite {llvmlite.__version__} {os.uname().machine} {sys.platform}"
 
 
 @functools.cache

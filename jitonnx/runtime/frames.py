@@ -17,7 +17,7 @@ import numpy as np
 from jitonnx import ending, forks
 from jitonnx.errors import RuntimeException
 
-from .driver import Driver, driver
+from .driver import Driver, driver, is_made
 from .layout import FIRST_NATIVE_NUMBER, FRAME, POOL, PROGRAM, WATCHED_NANOSECONDS, Record, address, records
 from .program import Program, Words
 from .tables import Common, Tables, make_tables
@@ -86,7 +86,6 @@ class FramePool:
     """
 
     def __init__(self, limit: int | None = None, zeros: bool = False) -> None:
-        self.native = driver()
         self.zeros = zeros
         self._limit = limit
         self.frames = records(FRAME, _frames_kept())
@@ -95,8 +94,13 @@ class FramePool:
         self._record[0] = address(self.frames), len(self.frames), FIRST_NATIVE_NUMBER, id(ending.still_asked)
         self.address = address(self._record)
         # At the end of the process daemon threads may be in the middle of runs: then nothing is freed.
-        weakref.finalize(self, _free, self.native, self._record, self.frames).atexit = False
+        weakref.finalize(self, _free, self._record, self.frames).atexit = False
         _pools.add(self)
+
+    @property
+    def native(self) -> Driver:
+        """The native functions: they may be in the making until the first run needs them."""
+        return driver()
 
     def execute(self, program: Loadable, bases: Words, stamps: Words | None = None) -> Words:
         """Run a program, and return its flags: words that kernels have set, where they found the data in error.
@@ -133,7 +137,8 @@ class FramePool:
 
     def reclaim(self) -> None:
         """Take over frames from threads of the parent, in a child process: it does not have them."""
-        self.native.reclaim(self.address)
+        if is_made():
+            self.native.reclaim(self.address)
 
     def trim(self) -> None:
         """Free the memory of the frames that no run is using; the next run takes memory again."""
@@ -150,9 +155,10 @@ class FramePool:
         return int(self.frames["memory_bytes"].sum())
 
 
-def _free(native: Driver, pool: Record, frames: Record) -> None:
+def _free(pool: Record, frames: Record) -> None:
     """Free what the frames of a pool hold that is gone: nobody runs in them, as runs hold their pool."""
-    native.trim(address(pool), _ALL)
+    if is_made():
+        driver().trim(address(pool), _ALL)
 
 
 @functools.cache

@@ -39,6 +39,18 @@ def test_runtime_imports_no_compiler(tmp_path: Path) -> None:
     assert not {name for name in second if name.startswith("jitonnx.runtime.native")}
 
 
+def test_driver_is_made_ahead(tmp_path: Path) -> None:
+    """A process may end meanwhile, or fork; the next one takes it from the cache and begins no thread."""
+    ahead = "from jitonnx.runtime.driver import make_ahead\nmake_ahead(['runs', 'sizes'])\nimport threading, os\n"
+    _modules_after(f"{ahead}assert threading.active_count() == 2", tmp_path)
+    assert "llvmlite.binding" not in _modules_after(f"{ahead}assert threading.active_count() == 1", tmp_path)
+    forked = (
+        "from jitonnx.runtime.driver import driver, image\nif child := os.fork():\n assert os.waitpid(child, 0)[1] == 0"
+    )
+    made = "driver(), image('sizes')"
+    _modules_after(f"{ahead}{forked}\n {made}\nelse:\n {made}\n os._exit(0)", tmp_path / "other")
+
+
 def _microseconds(call: Callable[[], object], calls: int = 300, rounds: int = 30) -> float:
     """The median over rounds of the time of one call."""
     times = []
