@@ -25,6 +25,7 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from jitonnx.calibration import UNROLL, fma_ir, read_ir
+from jitonnx.runtime.cpu import available
 from jitonnx.target import host, named
 
 Clock = Callable[[], float]
@@ -47,6 +48,38 @@ def fma_peak(threads: int = 1, rounds: int = 30, cpu: str = "host", clock: Clock
     calls = [_bind(kernel, state.ctypes.data) for state in states]
     seconds = _best_seconds_per_step(calls, rounds, clock)
     return 2 * lanes * chains * threads / seconds / 1e9
+
+
+def byte_peak(threads: int = 1, rounds: int = 30, cpu: str = "host", clock: Clock = time.perf_counter) -> float:
+    """The best rate of products of bytes that are summed in 32 bits, in billions of operations a second (a product and
+    its sum count as two), as `fma_peak` measures.
+
+    By tile registers (AMX), of random numbers, as zeros draw less power; by dot products of vectors (VNNI); on CPUs
+    with neither four times the FMA peak, as vectors hold four times as many bytes.
+    """
+    target = named(cpu)
+    kind = target.integer_products
+    if kind not in ("tiles", "dot") or (kind == "tiles" and available(_TILE_FEATURES) != set(_TILE_FEATURES)):
+        return 4 * fma_peak(threads, rounds, cpu, clock)
+    lanes, chains = target.lanes(4), target.vector_registers * 3 // 4
+    states = [_aligned(max(lanes * chains, _TILE_STATE // 4)) for _ in range(threads)]
+    for state in states:
+        numbers = np.random.default_rng(0).integers(0, 256, state.nbytes, np.uint8)
+        numbers[:64] = _TILE_CONFIGURATION
+        state.view(np.uint8)[:] = numbers
+    kernel = _byte_kernel(kind, lanes, chains).call
+    seconds = _best_seconds_per_step([_bind(kernel, state.ctypes.data) for state in states], rounds, clock)
+    operations = 4 * 2 * 16**2 * 64 if kind == "tiles" else 2 * 4 * lanes * chains
+    return operations * threads / seconds / 1e9
+
+
+_TILE_FEATURES = ("amx-int8", "amx-tile")
+_TILE_STATE = 64 + 4096
+"""Bytes: the configuration, and four tiles that are multiplied."""
+_TILE_CONFIGURATION = np.zeros(64, np.uint8)
+_TILE_CONFIGURATION[0] = 1
+_TILE_CONFIGURATION[16:32:2] = 64
+_TILE_CONFIGURATION[48:56] = 16
 
 
 def copy_bandwidth(nbytes: int, threads: int = 1, *, streaming: bool = False, rounds: int = 30) -> float:
@@ -228,6 +261,79 @@ def _fma_kernel(lanes: int, chains: int) -> _Fma:
 
 
 @cache
+def _byte_kernel(kind: str, lanes: int, chains: int) -> _Fma:
+    engine = _engine(_tiles_ir("dots") if kind == "tiles" else _dots_ir("dots", lanes, chains))
+    signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
+    return _Fma(signature(engine.get_function_address("dots")), engine)
+
+
+def _tiles_ir(name: str) -> str:
+    """name(state, steps): `steps` times the products of two tiles by two; state: the configuration and these four."""
+    loads = "\n".join(
+        f"  %p{t} = getelementptr i8, ptr %state, i64 {64 + 1024 * t}\n"
+        f"  call void @llvm.x86.tileloadd64(i8 {4 + t}, ptr %p{t}, i64 64)"
+        for t in range(4)
+    )
+    zeros = "\n".join(f"  call void @llvm.x86.tilezero(i8 {t})" for t in range(4))
+    products = "\n".join(
+        f"  call void @llvm.x86.tdpbusd(i8 {2 * i + j}, i8 {4 + i}, i8 {6 + j})" for i in range(2) for j in range(2)
+    )
+    return f"""
+declare void @llvm.x86.ldtilecfg(ptr)
+declare void @llvm.x86.tileloadd64(i8 immarg, ptr, i64)
+declare void @llvm.x86.tilezero(i8 immarg)
+declare void @llvm.x86.tdpbusd(i8 immarg, i8 immarg, i8 immarg)
+declare void @llvm.x86.tilerelease()
+define void @{name}(ptr %state, i64 %steps) {{
+entry:
+  call void @llvm.x86.ldtilecfg(ptr %state)
+{zeros}
+{loads}
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+{products}
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %steps
+  br i1 %more, label %loop, label %done
+done:
+  call void @llvm.x86.tilerelease()
+  ret void
+}}
+"""
+
+
+def _dots_ir(name: str, lanes: int, chains: int) -> str:
+    """name(state, steps): `steps` times dot products of bytes on every chain; stores the chains."""
+    vector, intrinsic = f"<{lanes} x i32>", f"@llvm.x86.avx512.vpdpbusd.{32 * lanes}"
+    numbers = range(chains)
+    phis = "\n".join(f"  %x{c} = phi {vector} [ zeroinitializer, %entry ], [ %y{c}, %loop ]" for c in numbers)
+    dots = "\n".join(f"  %y{c} = call {vector} {intrinsic}({vector} %x{c}, {vector} %a, {vector} %a)" for c in numbers)
+    stores = "\n".join(
+        f"  %p{c} = getelementptr {vector}, ptr %state, i64 {c}\n  store {vector} %y{c}, ptr %p{c}, align 4"
+        for c in numbers
+    )
+    return f"""
+declare {vector} {intrinsic}({vector}, {vector}, {vector})
+define void @{name}(ptr %state, i64 %steps) {{
+entry:
+  %a = load {vector}, ptr %state, align 4
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+{phis}
+{dots}
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %steps
+  br i1 %more, label %loop, label %done
+done:
+{stores}
+  ret void
+}}
+"""
+
+
+@cache
 def _kernels() -> _Kernels:
     text = (
         _copy_ir("copy", "")
@@ -329,7 +435,7 @@ def main() -> None:
 
 
 def _limits(threads: int) -> dict[str, float]:
-    limits = {"float32 FMA, GFLOP/s": fma_peak(threads)}
+    limits = {"float32 FMA, GFLOP/s": fma_peak(threads), "products of bytes, GOP/s": byte_peak(threads)}
     for level, nbytes in working_sets().items():
         limits[f"copy in {level} ({nbytes >> 10} KiB), GB/s"] = copy_bandwidth(nbytes, threads)
     limits["read from memory, GB/s"] = read_bandwidth(working_sets()["memory"], threads)

@@ -119,6 +119,49 @@ def with_integers(operator: str, shape: Shape, *lists: Sequence[int], **attribut
     return lambda net: net.node(operator, net.feed(shape), *(net.integers(*values) for values in lists), **attributes)
 
 
+def integer_product(rows: int, depth: int, columns: int) -> Build:
+    """A matrix of uint8 times constant int8 weights with a scale for each column, to uint8."""
+
+    def build(net: Net) -> str:
+        weights = _int8_weights(net, depth, columns)
+        scales = net.constant(np.linspace(1, 2, columns) / depth, "float32")
+        return net.node("QLinearMatMul", *_uint8(net, (rows, depth)), weights, scales, *_zeros(net, columns))
+
+    return build
+
+
+def integer_conv(shape: Shape, outputs: int, kernel: int, stride: int = 1) -> Build:
+    """A convolution of an image of uint8, channels-last in memory as between layers, with constant int8 weights and a
+    scale for each channel, to uint8."""
+
+    def build(net: Net) -> str:
+        taps = (outputs, shape[1], kernel, kernel)
+        images, channels, height, width = shape
+        x, *rest = _uint8(net, (images, height, width, channels))
+        x = net.node("Transpose", x, perm=[0, 3, 1, 2])
+        scales = net.constant(np.linspace(1, 2, outputs) / int(np.prod(taps[1:])), "float32")
+        inputs = (x, *rest, _int8_weights(net, *taps), scales, *_zeros(net, outputs))
+        padding = {"pads": [kernel // 2] * 4, "strides": [stride] * 2}
+        y = net.node("QLinearConv", *inputs, net.constant(np.zeros(outputs), "int32"), **padding)
+        return net.node("Transpose", y, perm=[0, 2, 3, 1])
+
+    return build
+
+
+def _uint8(net: Net, shape: Shape) -> tuple[str, str, str]:
+    """An input with its scale and zero point."""
+    return net.feed(shape, 0, 256, "uint8"), net.constant(0.02, "float32"), net.constant(120, "uint8")
+
+
+def _int8_weights(net: Net, *shape: int) -> str:
+    return net.constant(np.random.default_rng(1).integers(-127, 128, shape), "int8")
+
+
+def _zeros(net: Net, columns: int) -> tuple[str, str, str]:
+    """The zero points of weights; scale and zero point of a result."""
+    return net.constant(np.zeros(columns), "int8"), net.constant(0.05, "float32"), net.constant(128, "uint8")
+
+
 def before_22(build: Build) -> Build:
     """The model in operator set 21: onnxruntime lacks some operators in 22, which changed them in types alone."""
 

@@ -57,6 +57,8 @@ class Work(NamedTuple):
     element_bytes: int
     """Size of the elements that the arithmetic is on: the FMA peak is that of float32, of float64 half, of bool four
     times that."""
+    byte_products: int = 0
+    """Operations of products of bytes, for which CPUs have instructions of their own; `flops` are the others."""
 
 
 def work(model: onnx.ModelProto, net: Net, outputs: Sequence[np.ndarray]) -> Work:
@@ -66,8 +68,9 @@ def work(model: onnx.ModelProto, net: Net, outputs: Sequence[np.ndarray]) -> Wor
     if net.picked is not None:
         read[net.picked] = written
     shapes = _shapes(model)
-    flops = sum(_flops(node, shapes, net.weights) for node in model.graph.node)
-    return Work(flops, sum(read.values()) + written, _element_bytes(net.feeds.values(), outputs[0]))
+    nodes = [(node.op_type in _OF_BYTES, _flops(node, shapes, net.weights)) for node in model.graph.node]
+    flops, of_bytes = (sum(count for kind, count in nodes if kind is wanted) for wanted in (False, True))
+    return Work(flops, sum(read.values()) + written, _element_bytes(net.feeds.values(), outputs[0]), of_bytes)
 
 
 def _element_bytes(feeds: Iterable[np.ndarray], output: np.ndarray) -> int:
@@ -85,14 +88,14 @@ class Bound(NamedTuple):
     """The limit that binds some work."""
 
     limit: str
-    """"FMA", "call", or where data of this size lie: "L1", "L2", "L3" or "memory"."""
+    """"FMA", "dots" (products of bytes), "call", or where data of this size lie: "L1", "L2", "L3" or "memory"."""
     amount: float
     """What is counted against it: floating-point operations (of float32), bytes, or one call."""
 
     @property
     def unit(self) -> str:
         """The unit of rates, with as many a second of what is counted."""
-        return {"FMA": "GFLOP/s", "call": "Mcall/s"}.get(self.limit, "GB/s")
+        return {"FMA": "GFLOP/s", "dots": "GOP/s", "call": "Mcall/s"}.get(self.limit, "GB/s")
 
     def rate(self, seconds: float) -> float:
         """Give the rate in `unit`, when the work is done in so many seconds."""
@@ -115,7 +118,7 @@ class Limits:
     def described(self) -> dict[str, Bound]:
         """A bound of each kind, to tell the limits by: copies of half of each cache."""
         copies = {level: Bound(level, nbytes) for level, nbytes in machine.working_sets().items()}
-        return {"FMA": Bound("FMA", 1e9), **copies, "call": Bound("call", 1)}
+        return {"FMA": Bound("FMA", 1e9), "dots": Bound("dots", 1e9), **copies, "call": Bound("call", 1)}
 
     def seconds(self, bound: Bound, rounds: int = 3) -> float:
         """The time of the work at its limit, measured now: the best of `rounds` looks of about 10 ms."""
@@ -126,6 +129,7 @@ class Limits:
         """The limit under which the work takes longest."""
         bounds = [
             Bound("FMA", work.flops * work.element_bytes / 4),
+            Bound("dots", work.byte_products),
             Bound(self._level(work.bytes), work.bytes),
             Bound("call", 1),
         ]
@@ -143,7 +147,7 @@ class Limits:
 
         Copies of less than a step of every thread, or of far more than the caches, run at the same rates as those.
         """
-        if bound.limit in ("FMA", "call"):
+        if bound.limit in ("FMA", "dots", "call"):
             return Bound(bound.limit, 1)
         least, most = machine.smallest_copy(self.threads), machine.working_sets()["memory"]
         return Bound(bound.limit, max(least, min(int(bound.amount), most)))
@@ -151,6 +155,8 @@ class Limits:
     def _measure(self, bound: Bound, rounds: int) -> float:
         if bound.limit == "FMA":
             return bound.amount / machine.fma_peak(self.threads, rounds, self.cpu, self.clock) / 1e9
+        if bound.limit == "dots":
+            return bound.amount / machine.byte_peak(self.threads, rounds, self.cpu, self.clock) / 1e9
         if bound.limit == "call":
             return min(timeit.repeat(self._call, number=100, repeat=rounds)) / 100
         nbytes = int(bound.amount)
@@ -240,6 +246,8 @@ _PRODUCTS: dict[str, Callable[[_Shapes, tuple[int, ...], _Attributes], int]] = {
     "DeformConv": lambda inputs, out, _: 2 * prod(out) * prod(inputs[1][1:]) + 8 * prod(inputs[2]) * inputs[0][1],
     "ConvTranspose": lambda inputs, out, _: 2 * prod(inputs[0]) * prod(inputs[1][1:]),
     "MatMul": lambda inputs, out, _: 2 * prod(out) * inputs[0][-1],
+    "QLinearConv": lambda inputs, out, _: 2 * prod(out) * prod(inputs[3][1:]),
+    "QLinearMatMul": lambda inputs, out, _: 2 * prod(out) * inputs[0][-1],
     "Gemm": lambda inputs, out, _: 2 * prod(out) * inputs[0][1],
     "Einsum": _einsum,
     "Attention": _attention,
@@ -247,3 +255,5 @@ _PRODUCTS: dict[str, Callable[[_Shapes, tuple[int, ...], _Attributes], int]] = {
     **dict.fromkeys(("MaxPool", "AveragePool", "LpPool"), _pooling),
 }
 """Operations by shapes of inputs and output, and attributes."""
+
+_OF_BYTES = frozenset(("QLinearConv", "QLinearMatMul"))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from bench import machine
+from jitonnx.runtime.cpu import available
 from tests.targets import ON_X86_64
 
 
@@ -45,10 +46,16 @@ def test_kernels_use_the_widest_vectors():
     assert machine.describe()["vector_bits"] == 32 * machine.vector_lanes()
 
 
+def has_vnni() -> bool:
+    return bool(available(("avx512vnni",)))
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 def test_rates_are_plausible(threads):
     assert 1 < machine.fma_peak(threads, rounds=2) < 1000 * threads
     assert 1 < machine.fma_peak(threads, 2, "haswell" if ON_X86_64 else "host") < 1000 * threads
+    assert 1 < machine.byte_peak(threads, rounds=2) < 20000 * threads
+    assert 1 < machine.byte_peak(threads, 2, "cascadelake" if has_vnni() else "host") < 20000 * threads
     for streaming in (False, True):
         assert 0.5 < machine.copy_bandwidth(1 << 20, threads, streaming=streaming, rounds=2) < 2000 * threads
 

@@ -8,7 +8,7 @@ import pytest
 
 from bench import operator_chart, operators
 from bench.operator_cases import CASES, Case, cases
-from bench.operator_models import Net, activated
+from bench.operator_models import Net, activated, integer_conv, integer_product
 from bench.operator_work import Bound, Limits, Work, work
 
 
@@ -18,6 +18,7 @@ def limits(monkeypatch):
     caches = {"L1": 1 << 15, "L2": 1 << 20, "L3": 1 << 25}
     rates = {1 << 15: 200.0, 1 << 20: 100.0, 1 << 25: 50.0, 1 << 28: 10.0}
     monkeypatch.setattr("bench.machine.fma_peak", lambda threads, rounds, cpu, clock: 100.0)
+    monkeypatch.setattr("bench.machine.byte_peak", lambda threads, rounds, cpu, clock: 1000.0)
     monkeypatch.setattr("bench.machine.cache_sizes", lambda: caches)
 
     def copy_bandwidth(nbytes, threads, *, streaming=False, rounds):
@@ -119,6 +120,16 @@ def test_threads_have_caches_of_their_own_but_share_the_largest(limits):
     limits.threads = 2
     assert limits.binding(Work(0, 1 << 21, 4)).limit == "L2"
     assert limits.binding(Work(0, 1 << 26, 4)).limit == "memory"
+
+
+def test_products_of_bytes_are_held_to_a_limit_of_their_own(limits):
+    model, net = tiny(integer_product(64, 512, 256)).make()
+    needed = work(model, net, [np.zeros((64, 256), np.uint8)])
+    assert (needed.flops, needed.byte_products) == (0, 2 * 64 * 512 * 256)
+    assert limits.binding(needed) == Bound("dots", 2 * 64 * 512 * 256)
+    assert limits.seconds(Bound("dots", 1e12)) == 1
+    images, net = tiny(integer_conv((1, 16, 8, 8), 32, 3, 2)).make()
+    assert work(images, net, [np.zeros((1, 4, 4, 32), np.uint8)]).byte_products == 2 * 16 * 32 * 16 * 9
 
 
 def test_limits_are_measured_anew_but_what_binds_stays(limits, monkeypatch):
