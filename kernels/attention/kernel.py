@@ -78,7 +78,10 @@ class Attention:
         self.vectors = Vectors(code, types.float32, lanes, None, epilogue)
         self.size = code.sizes(AttentionSizes)
         mask = types.int8 if spec.mask == "bool" else types.float32
-        self.q, self.k, self.v, self.mask, self.y = code.buffers(AttentionBuffers, types.float32, mask=mask)
+        stored = types.stored_halves.get(spec.stored, types.float32)
+        self.q, self.k, self.v, self.mask, self.y = code.buffers(
+            AttentionBuffers, types.float32, k=stored, v=stored, mask=mask
+        )
         self.scale = float_from_bits(self.size.scale_bits, types.float32)
         self.fill = float_from_bits(self.size.fill_bits, types.float32)
         self._lay_out_scratch()

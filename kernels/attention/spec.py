@@ -109,6 +109,8 @@ class AttentionSpec(KernelSpec):
     tiled: bool = False
     """Operands of both products are rounded to bfloat16, sums are float32, in AMX's tile registers. k_column and
     v_column are 1, rows[0] is the least number of rows that is done so, and fewer are done in place."""
+    stored: str = "float32"
+    """What k and v lie as: float32, float16 or bfloat16."""
 
     BUFFERS = AttentionBuffers
     SIZES = AttentionSizes
@@ -176,8 +178,8 @@ class AttentionSpec(KernelSpec):
         pairs, columns = sizes.batch * sizes.heads * sizes.queries * sizes.keys, sizes.depth + sizes.value_depth
         if self.causal:
             pairs //= 2
-        elements = sizes.batch * (sizes.heads * sizes.queries + sizes.kv_heads * sizes.keys) * columns
-        return Work(pairs * (2 * columns + 20), 4 * elements)
+        read = 4 * sizes.heads * sizes.queries + (4 if self.stored == "float32" else 2) * sizes.kv_heads * sizes.keys
+        return Work(pairs * (2 * columns + 20), sizes.batch * read * columns)
 
 
 def choose(
@@ -191,9 +193,10 @@ def choose(
     empty_rows_zero: bool = False,
     rows_lie: bool = False,
     rounded: bool = False,
+    stored: str = "float32",
 ) -> AttentionSpec:
     """The kernel for these extents; None: known only at run time. `rows_lie`: rows of k and v have unit
-    stride. `rounded`: operands may be rounded to bfloat16 where that is faster.
+    stride. `rounded`: operands may be rounded to bfloat16 where that is faster. `stored`: what k and v lie as.
 
     With 32 registers a tile is 6 x 4 vectors (24 sums, 4 of k or v, one spread element of q), with 16 it is 6 x 2.
     Narrower tiles, and a height of 1, are compiled in only if the extents may need them.
@@ -213,6 +216,8 @@ def choose(
     if rounded and rows_lie and (queries is None or queries >= TILED_ROWS):
         rows = (TILED_ROWS, 1) if queries is None else (TILED_ROWS,)
         widths = tuple(sorted(set(used), reverse=True))
-        return AttentionSpec(rows, widths, mask, causal, empty_rows_zero, tiled=True, in_place=queries is None)
+        in_place = queries is None
+        return AttentionSpec(rows, widths, mask, causal, empty_rows_zero, in_place, tiled=True, stored=stored)
     in_place = rows_lie and (queries is None or queries <= FEW_ROWS)
-    return AttentionSpec(rows, tuple(sorted(set(used), reverse=True)), mask, causal, empty_rows_zero, in_place)
+    widths = tuple(sorted(set(used), reverse=True))
+    return AttentionSpec(rows, widths, mask, causal, empty_rows_zero, in_place, stored=stored)

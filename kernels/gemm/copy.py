@@ -82,7 +82,7 @@ def _copy_single(
         with code.loop(columns) as column:
             target.store(row * padded + column, source.load(row * strides[0] + column * strides[1]))
         with code.loop(padded, columns) as column:
-            target.store(row * padded + column, code.number(source.element, 0))
+            target.store(row * padded + column, code.number(target.element, 0))
 
 
 def _turn(
@@ -102,7 +102,7 @@ def _turn(
             live = select(column + number < columns, rows - row, 0)
             block.append(source.load((column + number) * column_stride + row, lanes, live).value)
         for number, vector in enumerate(_transpose(code.builder, block)):
-            target.store((row + number) * padded + column, Traced(code.builder, source.element, vector))
+            target.store((row + number) * padded + column, Traced(code.builder, target.element, vector))
 
 
 def _transpose(builder: ir.IRBuilder, block: list[ir.Value]) -> list[ir.Value]:

@@ -20,6 +20,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from jitonnx.kernels.arguments import Arguments
 from jitonnx.kernels.language import ir, types
+from jitonnx.kernels.language.half import widen
 from jitonnx.kernels.language.llvm import (
     alloca,
     live_mask,
@@ -354,11 +355,14 @@ class Pointer:
 
     def _from_memory(self, value: ir.Value) -> Traced:
         builder = self._code.builder
+        if isinstance(self.element, types.StoredHalf):
+            return widen(Traced(builder, types.uint16, value), self.element.kind)
         if isinstance(self.element, types.Boolean):
             value = builder.icmp_unsigned("!=", value, ir.Constant(value.type, None))
         return Traced(builder, self.element, value)
 
     def _to_memory(self, value: ir.Value) -> ir.Value:
+        assert not isinstance(self.element, types.StoredHalf), "Bug: half precision is written by who rounds it"
         if not isinstance(self.element, types.Boolean):
             return value
         to = self.element.memory

@@ -37,9 +37,21 @@ class Boolean(Type):
         self.memory = ir.IntType(8)
 
 
+class StoredHalf(Type):
+    """Half precision as it lies in memory; values that are loaded are the float32 of equal value. Kernels only read it.
+
+    kind: float16 or bfloat16.
+    """
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(f"stored {kind}", 16, ir.FloatType())
+        self.kind, self.memory = kind, ir.IntType(16)
+
+
 float16 = Float("float16", 16, ir.HalfType())
 float32 = Float("float32", 32, ir.FloatType())
 float64 = Float("float64", 64, ir.DoubleType())
 int8, int16, int32, int64 = (Integer(bits, signed=True) for bits in (8, 16, 32, 64))
 uint8, uint16, uint32, uint64 = (Integer(bits, signed=False) for bits in (8, 16, 32, 64))
 boolean = Boolean()
+stored_halves = {kind: StoredHalf(kind) for kind in ("float16", "bfloat16")}

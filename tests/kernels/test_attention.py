@@ -160,6 +160,46 @@ def test_rows_unknown_in_place(target: Target) -> None:
     assert not choose(7, None, None, target, rows_lie=True).in_place
 
 
+def in_halves(p: Problem, kind: str) -> tuple[Problem, Problem]:
+    """k and v of half precision as their bits, in the layouts that they have, and as float32."""
+
+    def bits(x: np.ndarray) -> np.ndarray:
+        flat = np.ascontiguousarray(x.transpose(0, 2, 1, 3))  # heads side by side
+        made = flat.astype(np.float16).view(np.uint16) if kind == "float16" else rounded(flat)
+        return made.transpose(0, 2, 1, 3)
+
+    def widened(x: np.ndarray) -> np.ndarray:
+        if kind == "float16":
+            return np.ascontiguousarray(x).view(np.float16).astype(np.float32)
+        return (x.astype(np.uint32) << 16).view(np.float32)
+
+    stored = p._replace(k=bits(p.k), v=bits(p.v))
+    return stored, p._replace(k=widened(stored.k), v=widened(stored.v))
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=IDS)
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+def test_caches_of_half_precision(kind: str, target: Target) -> None:
+    for rows_lie in (True, False):
+        spec = general(target, rows_lie=rows_lie, stored=kind)
+        for queries, keys, depth in ((1, 9, 16), (1, 70, 33), (5, 33, 20), (6, 40, 64), (14, 40, 5)):
+            stored, p = in_halves(make(2, 6, queries, keys, depth, depth + 3, kv_heads=2), kind)
+            np.testing.assert_allclose(run(stored, spec, target), reference(p, spec), rtol=1e-5, atol=3e-6)
+    stored, p = in_halves(make(1, 2, 9, 40, 24), kind)
+    turned = stored._replace(k=np.ascontiguousarray(stored.k.transpose(0, 1, 3, 2)).transpose(0, 1, 3, 2))
+    spec = general(target, stored=kind)
+    np.testing.assert_allclose(run(turned, spec, target), reference(p, spec), rtol=1e-5, atol=3e-6)
+
+
+@needs_bfloat16_tiles
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+def test_caches_of_half_precision_in_tiles(kind: str) -> None:
+    spec = general(host(), rows_lie=True, rounded=True, stored=kind)
+    for queries, keys, depth in ((2, 9, 16), (8, 40, 33), (33, 70, 64)):
+        stored, p = in_halves(make(1, 4, queries, keys, depth, kv_heads=2), kind)
+        np.testing.assert_allclose(run(stored, spec, host()), reference(p, spec), rtol=0.05, atol=0.03)
+
+
 @pytest.mark.parametrize("target", TARGETS, ids=IDS)
 def test_masks_in_place(target: Target) -> None:
     mask = np.random.default_rng(0).random((2, 3, 2, 70)) < 0.7

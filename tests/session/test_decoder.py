@@ -74,6 +74,47 @@ def test_a_cache_of_its_own_leaves_the_past_as_it_was() -> None:
     assert all(given[name.replace("past", "present")][:, :, :7].any(-1).all() for name in pasts)
 
 
+@pytest.mark.parametrize("element", [TensorProto.FLOAT16, TensorProto.BFLOAT16])
+def test_caches_of_half_precision_are_read_as_they_lie(element: int) -> None:
+    """The tokens are those of the same numbers in float32, but for what is rounded between operators."""
+    depth, heads, steps, capacity = 32, (4, 2), 5, 48
+    shapes = {"qkv": (1, "S", (heads[0] + 2 * heads[1]) * depth), "past_key": (1, heads[1], capacity, depth)}
+    shapes["past_value"] = shapes["past_key"]
+    runs = {}
+    random = np.random.default_rng(0)
+    steps_given = [random.standard_normal((1, n, shapes["qkv"][2])) for n in (steps, 1, 1, 9, 1)]
+    for kind in (TensorProto.FLOAT, element):
+        value = helper.make_tensor_value_info
+        inputs = [value(name, kind, shape) for name, shape in shapes.items()]
+        inputs += [value("lengths", TensorProto.INT32, [1]), value("total", TensorProto.INT32, [])]
+        names = ["qkv", "", "", "past_key", "past_value", "lengths", "total"]
+        options = {"num_heads": heads[0], "kv_num_heads": heads[1]}
+        node = helper.make_node("GroupQueryAttention", names, ["y", "key", "value"], domain="com.microsoft", **options)
+        outputs = [value("y", kind, [1, "S", heads[0] * depth])]
+        outputs += [value(name, kind, [1, heads[1], capacity, depth]) for name in ("key", "value")]
+        imports = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+        graph = helper.make_graph([node], "attention", inputs, outputs)
+        made = helper.make_model(graph, opset_imports=imports, ir_version=10)
+        session = jitonnx.InferenceSession(made.SerializeToString())
+        dtype = helper.tensor_dtype_to_np_dtype(kind)
+        caches = {name: np.zeros(shapes[name], dtype) for name in ("past_key", "past_value")}
+        total, found = 0, []
+        for given in steps_given:
+            total += given.shape[1]
+            feeds = {"qkv": given.astype(dtype), "lengths": np.array([total - 1], np.int32), **caches}
+            feeds["total"] = np.array(total, np.int32)
+            y, caches["past_key"], caches["past_value"] = session.run(None, feeds)
+            found.append(y.astype(np.float32))
+        runs[kind] = found
+        if kind == element:
+            calls = [call for code in session.engine.codes for call in code.plan.calls]
+            (call,) = [call for call in calls if call.label.startswith("attention")]
+            assert call.spec.stored == ("float16" if element == TensorProto.FLOAT16 else "bfloat16")
+    error = 4e-3 if element == TensorProto.FLOAT16 else 3e-2
+    for one, other in zip(*runs.values(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=error, atol=error)
+
+
 def test_tensor_scatter_writes_a_cache_in_place() -> None:
     value, float32, int64 = helper.make_tensor_value_info, TensorProto.FLOAT, TensorProto.INT64
     inputs = [value("past", float32, [2, 3, 8, 4]), value("new", float32, [2, 3, "steps", 4]), value("at", int64, [2])]

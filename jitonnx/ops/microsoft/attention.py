@@ -361,10 +361,7 @@ class GroupQueryAttention(Operator):
         for past, new in ((given.past_key, k), (given.past_value, v)):
             type = TensorType(new.dtype, (batch, self.kv_num_heads, sizes.rows, depth))
             presents.append(to.emit(c.CacheUpdate(), (past, new, before), type))
-        seen = [
-            to.cast(to.slice(x, (0,) * 4, (1,) * 4, (batch, self.kv_num_heads, total, depth)), DType.FLOAT)
-            for x in presents
-        ]
+        seen = [to.slice(x, (0,) * 4, (1,) * 4, (batch, self.kv_num_heads, total, depth)) for x in presents]
         y = self._lower_attention(to, given, sizes, to.cast(q, DType.FLOAT), seen, before)
         y = to.reshape(to.transpose(y, (0, 2, 1, 3)), (batch, steps, self.num_heads * depth))
         return to.cast(y, given.query.dtype), *presents
@@ -396,7 +393,7 @@ class GroupQueryAttention(Operator):
     def _lower_attention(
         self, to: Lowering, given: _Given, sizes: _Sizes, q: Value, seen: list[Value], before: Value
     ) -> Value:
-        """[batch, heads, steps, size], in float32."""
+        """[batch, heads, steps, size], in float32. seen: keys and values, of any type of floating-point numbers."""
         keys, values = seen
         shape = (sizes.batch, self.num_heads, sizes.steps, sizes.depth)
         allowed = self._lower_allowed(to, given, sizes, before)
@@ -420,6 +417,7 @@ class GroupQueryAttention(Operator):
                 mask = to.map(chosen, allowed, bias)
             computation = c.Attention(scale, causal=False, masked_rows_zero=True)
             return to.emit(computation, (q, keys, values, mask), TensorType(DType.FLOAT, shape))
+        keys, values = (to.cast(x, DType.FLOAT) for x in seen)
         groups = self.num_heads // self.kv_num_heads
         grouped = (sizes.batch, self.kv_num_heads, groups)
         inner = to.reshape(q, (*grouped, sizes.steps, sizes.depth))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from jitonnx.computation import computations as c
 from jitonnx.computation.lowering import Statement
 from jitonnx.ir.dims import DimLike, concrete, evaluate, known, variables
-from jitonnx.ir.dtypes import DType
+from jitonnx.ir.dtypes import HALVES, DType
 from jitonnx.kernels.arguments import by_name
 from jitonnx.kernels.attention.spec import AttentionBuffers, AttentionSizes
 from jitonnx.kernels.attention.spec import choose as choose_attention
@@ -195,6 +195,7 @@ def attention(planner: Planner, group: Group, statement: Statement) -> None:
         empty_rows_zero=computation.masked_rows_zero,
         rows_lie=k.strides[3] == 1 and v.strides[3] == 1,
         rounded=planner.rounds_products,
+        stored=k.dtype.text if k.dtype in HALVES else "float32",
     )
     sizes = AttentionSizes(
         batch=batch,
