@@ -19,7 +19,6 @@ from ..layout import (
     POOL,
     PROGRAM,
     SEPARATION,
-    WATCH,
     WATCHED_NANOSECONDS,
     WORD_BYTES,
     ArrayField,
@@ -295,7 +294,7 @@ def _chain(module: ir.Module) -> None:
     own = watch.begin(code, code.pointer(chain, CHAIN, "pool"))
 
     def leave() -> None:
-        with code.when(code.compare(code.word(own, WATCH, "stop"), "!=", 0), likely=False):
+        with code.when(watch.is_ended(code, own), likely=False):
             build.ret(POINTER(None))
         none = code.pointer(chain, CHAIN, "none")
         code.call("Py_IncRef", none)

@@ -19,11 +19,11 @@ from ..layout import (
     ITERATED_ELEMENT,
     ITERATED_ROW,
     LINK,
-    WATCH,
     WORD_BYTES,
     ArrayField,
     LinkKind,
 )
+from . import watch
 from .emit import POINTER, Code
 from .loop_links import NO_LIMIT
 
@@ -273,7 +273,7 @@ def _repeat(module: ir.Module) -> None:
     code = Code(module, "i64 jitonnx_iterated_repeat(ptr link, ptr slots, ptr watch, i64 next)")
     link, iterated = code["link"], _iterated(code)
     code.call("jitonnx_look", code["watch"])
-    with code.when(code.compare(code.word(code["watch"], WATCH, "stop"), "!=", 0), likely=False):
+    with code.when(watch.is_ended(code, code["watch"]), likely=False):
         code.give(-1)
     number = code.add(code.word(iterated, ITERATED, "number"), 1)
     code.put(iterated, ITERATED, "number", number)

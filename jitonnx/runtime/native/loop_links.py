@@ -14,7 +14,6 @@ from ..layout import (
     LOOP_OPERAND,
     LOOP_RESULT,
     LOOPED,
-    WATCH,
     WORD_BYTES,
     ArrayField,
     LinkKind,
@@ -202,7 +201,7 @@ def _do(module: ir.Module) -> None:
     code.call("jitonnx_look", code["watch"])
     count = code.subtract(code.word(loop, LOOP, "number"), code.word(looped, LOOPED, "first"))
     well = code.build.or_(code.equal(end, LoopEnd.LIMIT), code.equal(end, LoopEnd.FALSE))
-    stopped = code.compare(code.word(code["watch"], WATCH, "stop"), "!=", 0)
+    stopped = watch.is_ended(code, code["watch"])
     done = code.variable(0)
     with code.when(code.build.and_(well, code.build.not_(stopped)), likely=True):
         code.store(done, code.call("jitonnx_loop_hand_on", link, slots, made, limit, count))
@@ -236,7 +235,7 @@ def _loop_link(module: ir.Module) -> None:
     with code.when(code.equal(code.call("jitonnx_loop_read", chain, link, slots), 0), likely=False):
         pass_on()
     done = code.call("jitonnx_loop_do", chain, link, slots, watched)
-    stopped = code.compare(code.word(watched, WATCH, "stop"), "!=", 0)
+    stopped = watch.is_ended(code, watched)
     with code.when(code.compare(done, "!=", 0), likely=True):
         code.give(code.build.select(others, code.word(link, LINK, "target"), code["next"]))
     goes_on = code.build.and_(others, code.build.not_(stopped))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import llvmlite.ir as ir
 
-from ..layout import CARRIED, FRAME, LOOP, PROGRAM, WATCH, WORD_BYTES, LoopEnd
+from ..layout import CARRIED, FRAME, LOOP, PROGRAM, WORD_BYTES, LoopEnd
 from . import watch
 from .emit import POINTER, Code
 
@@ -99,48 +102,21 @@ def _iterate(module: ir.Module) -> None:
     """
     code = Code(module, "i64 jitonnx_iterate(ptr loop, ptr watch)")
     loop, watched = code["loop"], code["watch"]
-    bases, count = code.pointer(loop, LOOP, "bases"), code.word(loop, LOOP, "base_count")
-    condition = code.pointer(loop, LOOP, "condition")
-    number = code.field(loop, LOOP, "number")
-    held, loaded = code.variable(0), code.variable(0)
-    interval = code.variable(1)
-    look, since = code.variable(code.add(code.load(number), 1)), code.variable(code.call("jitonnx_clock"))
-    stop = code.field(watched, WATCH, "stop")
+    condition, number = code.pointer(loop, LOOP, "condition"), code.field(loop, LOOP, "number")
+    held, clock = _Held(code, loop), _Clock(code, number)
 
     def end(why: LoopEnd) -> None:
-        frame = code.load(held, POINTER)
-        with code.when(code.build.not_(code.is_null(frame))):
-            code.call("jitonnx_put_back", frame)
+        held.put_back()
         code.give(why)
 
     with code.forever():
         with code.when(code.compare(code.load(number), ">=", code.word(loop, LOOP, "limit"))):
             end(LoopEnd.LIMIT)
-        programs = code.pointer(loop, LOOP, "programs")
-        program = code.load(programs, POINTER)
-        code.build.store(code.at(programs, code.word(loop, LOOP, "program_step")), code.field(loop, LOOP, "programs"))
-        wanted = code.word(program, PROGRAM, "number")
-        with code.when(code.compare(wanted, "!=", code.load(loaded)), likely=False):
-            before = code.load(held, POINTER)
-            with code.when(code.build.not_(code.is_null(before))):
-                code.call("jitonnx_put_back", before)
-            taken = code.call("jitonnx_take", code.pointer(loop, LOOP, "pool"), program)
-            code.build.store(taken, held)
-            with code.when(code.is_null(taken), likely=False):
-                code.give(LoopEnd.MEMORY)
-            code.store(loaded, wanted)
-        frame = code.load(held, POINTER)
-        own = code.pointer(frame, FRAME, "bases")
-        with code.loop(0, count) as index:
-            offset = code.multiply(index, WORD_BYTES)
-            code.store(code.at(own, offset), code.load(code.at(bases, offset)))
-        stamps = code.pointer(loop, LOOP, "stamps")
-        code.call("jitonnx_run", frame, stamps, watch.watching(code, program, watched))
-        with code.when(code.compare(code.load(stop), "!=", 0), likely=False):
+        program, frame = held.take()
+        _run(code, program, frame)
+        with code.when(watch.is_ended(code, watched), likely=False):
             code.call("jitonnx_loop_flags", loop, frame)
             end(LoopEnd.STOPPED)
-        with code.when(code.build.not_(code.is_null(stamps)), likely=False):
-            code.call("jitonnx_loop_sum", loop, code.word(program, PROGRAM, "row_count"))
         code.call("jitonnx_loop_advance", loop)
         after = code.add(code.load(number), 1)
         code.store(number, after)
@@ -154,14 +130,73 @@ def _iterate(module: ir.Module) -> None:
             code.when(code.equal(code.load_int(condition, 8), 0), likely=False),
         ):
             end(LoopEnd.FALSE)
-        with code.when(code.compare(after, ">=", code.load(look)), likely=False):
-            now = code.call("jitonnx_clock")
+        with clock.when_it_is_time(after):
             code.call("jitonnx_look", watched)
-            with code.when(code.compare(code.load(stop), "!=", 0), likely=False):
+            with code.when(watch.is_ended(code, watched), likely=False):
                 end(LoopEnd.STOPPED)
-            quick = code.compare(code.subtract(now, code.load(since)), "<", _CLOCK_NANOSECONDS)
-            twice = code.multiply(code.load(interval), 2)
-            code.store(interval, code.build.select(quick, twice, code.number(1)))
-            code.store(look, code.add(after, code.load(interval)))
-            code.store(since, now)
     code.build.unreachable()
+
+
+class _Held:
+    """The frame that iterations run in: another one where the next iteration's program is another."""
+
+    def __init__(self, code: Code, loop: ir.Value) -> None:
+        self._code, self._loop = code, loop
+        self._frame, self._number = code.variable(0), code.variable(0)
+
+    def take(self) -> tuple[ir.Value, ir.Value]:
+        """The next program, and a frame that it is loaded in; where there is no memory for one the loop ends."""
+        code, loop = self._code, self._loop
+        programs = code.pointer(loop, LOOP, "programs")
+        program = code.load(programs, POINTER)
+        code.build.store(code.at(programs, code.word(loop, LOOP, "program_step")), code.field(loop, LOOP, "programs"))
+        number = code.word(program, PROGRAM, "number")
+        with code.when(code.compare(number, "!=", code.load(self._number)), likely=False):
+            self.put_back()
+            taken = code.call("jitonnx_take", code.pointer(loop, LOOP, "pool"), program)
+            code.build.store(taken, self._frame)
+            with code.when(code.is_null(taken), likely=False):
+                code.give(LoopEnd.MEMORY)
+            code.store(self._number, number)
+        return program, code.load(self._frame, POINTER)
+
+    def put_back(self) -> None:
+        """Give the frame back, if there is one."""
+        frame = self._code.load(self._frame, POINTER)
+        with self._code.when(self._code.build.not_(self._code.is_null(frame))):
+            self._code.call("jitonnx_put_back", frame)
+
+
+def _run(code: Code, program: ir.Value, frame: ir.Value) -> None:
+    """One iteration: a frame's addresses are those of the loop, and what its kernels take is noted if that is asked."""
+    loop = code["loop"]
+    own, bases = code.pointer(frame, FRAME, "bases"), code.pointer(loop, LOOP, "bases")
+    with code.loop(0, code.word(loop, LOOP, "base_count")) as index:
+        offset = code.multiply(index, WORD_BYTES)
+        code.store(code.at(own, offset), code.load(code.at(bases, offset)))
+    stamps = code.pointer(loop, LOOP, "stamps")
+    code.call("jitonnx_run", frame, stamps, watch.watching(code, program, code["watch"]))
+    with code.when(code.build.not_(code.is_null(stamps)), likely=False):
+        code.call("jitonnx_loop_sum", loop, code.word(program, PROGRAM, "row_count"))
+
+
+class _Clock:
+    """When the clock is looked at: twice as many iterations apart as before, as long as these take no time."""
+
+    def __init__(self, code: Code, number: ir.Value) -> None:
+        self._code, self._interval = code, code.variable(1)
+        self._next = code.variable(code.add(code.load(number), 1))
+        self._since = code.variable(code.call("jitonnx_clock"))
+
+    @contextmanager
+    def when_it_is_time(self, number: ir.Value) -> Iterator[None]:
+        """Do what is within the block if it is time, before the iteration of a number."""
+        code = self._code
+        with code.when(code.compare(number, ">=", code.load(self._next)), likely=False):
+            now = code.call("jitonnx_clock")
+            yield
+            quick = code.compare(code.subtract(now, code.load(self._since)), "<", _CLOCK_NANOSECONDS)
+            twice = code.multiply(code.load(self._interval), 2)
+            code.store(self._interval, code.build.select(quick, twice, code.number(1)))
+            code.store(self._next, code.add(number, code.load(self._interval)))
+            code.store(self._since, now)

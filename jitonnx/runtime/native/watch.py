@@ -54,6 +54,11 @@ def watch_of(code: Code, frame: ir.Value) -> ir.Value:
     return code.pointer(frame, FRAME, "watch")
 
 
+def is_ended(code: Code, watch: ir.Value) -> ir.Value:
+    """Whether the thread that Python called has ended the run, as it knows itself."""
+    return code.compare(code.word(watch, WATCH, "stop"), "!=", 0)
+
+
 def is_stopped(code: Code, watch: ir.Value) -> ir.Value:
     """Whether a run that is watched is to end."""
     return code.compare(code.watch(code.field(watch, WATCH, "stop")), "!=", 0)
