@@ -233,3 +233,26 @@ def test_errors_in_the_data(by_python: Counter) -> None:
     with pytest.raises(Exception, match="pick"):
         session.run(None, {**feed, "n": np.array(5)})
     compare(session, model, feed)
+
+
+@pytest.mark.parametrize("direction", [0, 1])
+def test_scans_of_a_batch(direction: int, by_python: Counter) -> None:
+    """Scan of version 8, each sample of a batch by itself."""
+    body = graph(
+        [
+            node("Add", ["s", "x"], ["t"]),
+            node("Mul", ["t", "w"], ["s_next"]),
+            node("Identity", ["s_next"], ["row"]),
+        ],
+        [tensor("s", (3,)), tensor("x", (3,))],
+        [tensor("s_next", (3,)), tensor("row", (3,))],
+    )
+    scan = node("Scan", ["", "s0", "x0"], ["end", "rows"], num_scan_inputs=1, body=body, directions=[direction])
+    inputs = [tensor("s0", ("B", 3)), tensor("x0", ("B", "T", 3)), tensor("w", (3,))]
+    model = bytes_of([scan], inputs, [tensor("end", ("B", 3)), tensor("rows", ("B", "T", 3))], 8)
+
+    def feed(batch: int, length: int) -> dict[str, Any]:
+        return {"s0": numbers(batch, 3), "x0": numbers(batch, length, 3), "w": numbers(3)}
+
+    session = run_natively(model, feed(4, 5), by_python)
+    compare(session, model, feed(1, 1), feed(2, 7), feed(4, 5))

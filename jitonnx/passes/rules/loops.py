@@ -225,6 +225,40 @@ def peeled(node: Node, edit: Edit) -> Result:
     return [*made[:count], *rows]
 
 
+@rule("scan of a batch", Scan, equation="a Scan over samples = a Scan of Scans")
+def batched(node: Node, edit: Edit) -> Result:
+    """Before version 9 a Scan went through each sample of a batch: those of one length are elements of another Scan."""
+    operator = node.operator
+    assert isinstance(operator, Scan)
+    lengths, *given = node.arguments
+    if not operator.batched or lengths is not None or any(x is None or not x.type.shape for x in given):
+        return None
+    (body,) = node.bodies
+    count = len(given)
+    around = Graph(body.name, body.assumptions.apart())
+    inputs = [TensorType(x.dtype, x.shape[1:]) for x in given if x is not None]
+    inputs += [value.type for value in node.captured]  # type: ignore[misc]
+    values = [around.add_input(value.name, type_) for value, type_ in zip(body.inputs, inputs, strict=True)]
+    around.outputs = list(
+        around.add(
+            Scan(
+                num_scan_inputs=operator.num_scan_inputs,
+                scan_input_directions=operator.scan_input_directions,
+                scan_output_directions=operator.scan_output_directions,
+            ),
+            values,
+            name=node.name,
+            outputs=[value.name for value in body.outputs],
+            origin=edit.origin,
+            bodies=(_copied(body, list(body), body.inputs, body.outputs),),
+            captures=node.captures,
+        )
+    )
+    names = [f"{node.name}_{place}" for place in range(len(body.outputs))]
+    made = edit.add_loop(node, [*given, *node.captured], around, node.captures, names, Scan(num_scan_inputs=count))
+    return list(made[: len(node.outputs)])
+
+
 @rule("caches by rows", Loop, Scan, equation="s' = concat(s, x) in a loop: s lies with what it grows along first")
 def appended(node: Node, edit: Edit) -> Result:
     """A carried value that grows along an inner axis is carried with that axis in front: rows are appended in place.
@@ -360,4 +394,4 @@ def _settled(body: Graph, inputs: Sequence[Value], edit: Edit) -> Graph:
     return made
 
 
-RULES = (unrolled, loop_invariants, hoisted, batched_products, peeled, appended)
+RULES = (unrolled, loop_invariants, hoisted, batched_products, peeled, batched, appended)
