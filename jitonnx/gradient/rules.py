@@ -255,7 +255,7 @@ def _kept(tape: Tape, node: Node, reduced: Value) -> Value:
 
 
 def _axes(node: Node) -> tuple[int, ...]:
-    axes: tuple[int, ...] = node.operator._axes_of(_given(node), (*node.inputs, None)[1])  # type: ignore[attr-defined]
+    axes: tuple[int, ...] = node.operator.axes_of(_given(node), (*node.inputs, None)[1])  # type: ignore[attr-defined]
     return axes
 
 

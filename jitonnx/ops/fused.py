@@ -99,10 +99,31 @@ class Lookup(Operator):
         return to.emit(c.Lookup(), (x, table), TensorType(table.dtype, x.shape))
 
 
+class SumOfBytes(Operator):
+    """The sums of int8 or uint8 over `axes`, which stay as size 1 if keepdims, in int32."""
+
+    domain = "jitonnx"
+
+    axes: tuple[int, ...]
+    keepdims: bool = True
+
+    def infer(self, context: InferenceContext, x: Value) -> TensorType:
+        kept = tuple(size if axis not in self.axes else 1 for axis, size in enumerate(x.shape))
+        return TensorType(
+            DType.INT32, tuple(n for axis, n in enumerate(kept) if self.keepdims or axis not in self.axes)
+        )
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        return np.asarray(x.sum(axis=self.axes, keepdims=self.keepdims, dtype=np.int32))
+
+    def lower(self, to: Lowering, x: Value) -> Value:
+        return to.emit(c.Reduce("sum", self.axes, self.keepdims), (x,), to.type)
+
+
 ROUNDED = Pointwise(expression=e.round_even(e.within(*(e.operand(position, DType.FLOAT) for position in range(3)))))
 """A float32 rounded to the nearest whole number, ties to even, between the second operand and the third."""
 
-OPERATORS = (Attention, Lookup, Pointwise)
+OPERATORS = (Attention, Lookup, Pointwise, SumOfBytes)
 
 
 class ProjectedLayer(Operator):

@@ -39,6 +39,9 @@ IMAGES = (
 )
 """Computations whose kernels work channels-last."""
 
+_AS_THEIR_OPERAND = (c.Concat, c.DynamicQuantize, c.Lookup, c.Pad, c.Reduce, c.RoiAlign)
+"""Computations whose results lie as their operand does."""
+
 HEADS_INSIDE = (0, 2, 1, 3)
 """Memory order of [batch, heads, sequence, size] as the layers around attention have it."""
 
@@ -87,7 +90,7 @@ class Placement:
             elif isinstance(computation, c.Attention):
                 self._orders[value] = HEADS_INSIDE
                 kept.add(value)
-            elif computation is None or isinstance(computation, c.Concat | c.Reduce | c.Pad | c.RoiAlign):
+            elif computation is None or isinstance(computation, _AS_THEIR_OPERAND):
                 sources = group.operands if group.anchor is None else group.anchor.inputs
                 for source in sources:
                     if isinstance(computation, c.Concat) and source in regrouped:

@@ -16,6 +16,7 @@ from jitonnx.kernels.language.trace import Traced, absolute, bits, isnan, select
 from jitonnx.kernels.mathematics import vecmath
 from jitonnx.kernels.parts.layouts import UnaryBuffers
 from jitonnx.kernels.parts.rows import VECTORS, Parts, Vectors, across_packed, across_rows, unit_range
+from jitonnx.kernels.parts.widened import Widened
 from jitonnx.kernels.reduction.spec import COLUMNS, ReductionSizes, ReductionSpec
 from jitonnx.records import NamedTuple
 
@@ -33,7 +34,8 @@ def build(spec: ReductionSpec, lanes: int, epilogue: Stage | None = None, prolog
 
     def body(code: Code, begin: Traced, end: Traced) -> None:
         vectors = Vectors(code, element, lanes, prologue, epilogue)
-        x, y = code.buffers(UnaryBuffers, element, y=types.int64 if spec.is_index else element)
+        y = code.buffers(UnaryBuffers, types.int64 if spec.is_index else element).y
+        x = _source(code, spec)
         emit: _Indices | _Values = (_Indices if spec.is_index else _Values)(spec, vectors)
         outer, length, inner, x_outer, x_step, y_outer, _ = code.sizes(ReductionSizes)
         each = (length + (spec.parts - 1)) / spec.parts
@@ -75,6 +77,14 @@ def build(spec: ReductionSpec, lanes: int, epilogue: Stage | None = None, prolog
                 done.set(unit + 1)
 
     return body
+
+
+def _source(code: Code, spec: ReductionSpec) -> Pointer:
+    """x, whose elements are read as those that are computed with."""
+    element = getattr(types, spec.element)
+    if not spec.stored:
+        return code.buffers(UnaryBuffers, element).x
+    return Widened(code.buffers(UnaryBuffers, getattr(types, spec.stored)).x, element)
 
 
 def _emit_columns(
@@ -119,7 +129,7 @@ def _emit_packed(
 ) -> None:
     """Slices [first, stop), as many as a vector has lanes at a time, from as many vectors as a slice has elements."""
     code, lanes, length = vectors.code, vectors.lanes, spec.packed
-    x, zero = code.buffers(UnaryBuffers, vectors.element).x, code.integer(0)
+    x, zero = _source(code, spec), code.integer(0)
 
     def some(start: Traced, live: Traced | None) -> None:
         """Slices start, start + 1, …: as many as there are lanes, or the live ones."""

@@ -11,6 +11,8 @@ from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
 
 ELEMENTS = ("float32", "float64", "int32", "int64")
+BYTES = ("int8", "uint8")
+"""Elements that are widened to int32 as they are read."""
 KINDS = ("sum", "mean", "max", "min", "prod", "l1", "l2", "sum_square", "log_sum", "log_sum_exp")
 FLOAT_KINDS = ("l2", "log_sum", "log_sum_exp")
 ARG_KINDS = ("arg_max", "arg_min")
@@ -65,6 +67,8 @@ class ReductionSpec(KernelSpec):
     packed: int = 0
     """Slices have so many elements, if it is not 0, and lie one right behind the other, with `last`. Vectors are then
     read whole, whatever slices their elements belong to."""
+    stored: str = ""
+    """Element type of x where it is not `element`: bytes, which are widened as they are read."""
 
     BUFFERS = UnaryBuffers
     SIZES = ReductionSizes
@@ -91,9 +95,9 @@ class ReductionSpec(KernelSpec):
     def work(self, sizes: ReductionSizes) -> Work:
         outer, length, inner = sizes.outer, sizes.length, sizes.inner
         results = outer * (1 if self.last else inner)
-        itemsize = np.dtype(self.element).itemsize
+        itemsize, stored = (np.dtype(kind).itemsize for kind in (self.element, self.stored or self.element))
         each = {"log_sum_exp": 20, "arg_max": 2, "arg_min": 2}.get(self.kind, 1)
-        return Work(each * results * length, results * (length * itemsize + (8 if self.is_index else itemsize)))
+        return Work(each * results * length, results * (length * stored + (8 if self.is_index else itemsize)))
 
 
 def _few(length: int | None) -> bool:
@@ -112,19 +116,21 @@ def choose(
     length: int | None = None,
     x_outer: int | None = None,
 ) -> list[ReductionSpec]:
-    """The kernels for a reduction of the middle one of [outer, length, inner]; None: known only at run time.
+    """The kernels for a reduction of the middle one of [outer, length, inner]; None: known only at run time. Bytes are
+    reduced to int32.
 
     One, or two where there are few long slices: the first reduces parts of them, the second what came of these. With
     fewer than 8 units of work threads would wait for each other; an unknown length is taken for long.
     """
+    stored, element = (element, "int32") if element in BYTES else ("", element)
     last = inner == 1
     is_packed = last and length == x_outer and kind != "log_sum_exp" and _few(length)
     packed = (length or 0) if is_packed else 0
-    whole = ReductionSpec(kind, last, element, select_last_index, packed=packed)
+    whole = ReductionSpec(kind, last, element, select_last_index, packed=packed, stored=stored)
     if whole.is_index or outer is None or inner is None:
         return [whole]
     units = outer * -(-inner // COLUMNS)
     if units >= _ENOUGH_UNITS or (length is not None and outer * length * inner < _LONG):
         return [whole]
-    parts = ReductionSpec(_OF_PARTS.get(kind, kind), last, element, parts=_PARTS)
+    parts = ReductionSpec(_OF_PARTS.get(kind, kind), last, element, parts=_PARTS, stored=stored)
     return [parts, ReductionSpec(_OF_TOTALS.get(kind, kind), last, element)]

@@ -9,8 +9,9 @@ from jitonnx.ops.onnx.concat_split import Split
 from jitonnx.ops.onnx.convolution import Conv
 from jitonnx.ops.onnx.logic import Where
 from jitonnx.ops.onnx.matmul import Gemm, MatMul
-from jitonnx.ops.onnx.pooling import MaxPool
+from jitonnx.ops.onnx.pooling import GlobalAveragePool, MaxPool
 from jitonnx.ops.onnx.quantization import DequantizeLinear, QLinearConv, QLinearMatMul, QuantizeLinear
+from jitonnx.ops.onnx.reduction import ReduceMean
 from jitonnx.ops.onnx.shape import Reshape, Transpose
 from jitonnx.ops.onnx.slice import Slice
 from tests.passes.graphs import Build, Value, normal, operators, rewritten
@@ -237,6 +238,38 @@ def test_product_of_two_computed_tensors(turned: bool, zero: int) -> None:
     graph, report = rewritten(author, atol=1e-4)
     assert operators(graph)["MatMulInteger"] == 1
     assert report.counts["integer product"] == 1
+
+
+@pytest.mark.parametrize(
+    "mean",
+    [
+        lambda b, x: b.op(GlobalAveragePool(), x),
+        lambda b, x: b.op(ReduceMean(), x, np.array([-1, -2])),
+        lambda b, x: b.op(ReduceMean(keepdims=0), x, np.array([1])),
+    ],
+    ids=["pool", "kept", "gone"],
+)
+def test_mean_of_integers(mean: object) -> None:
+    graph, report = rewritten(lambda b: mean(b, quantised(b, 2, 4, 6, 5)))  # type: ignore[operator]
+    assert report.counts["mean of integers"] == 1
+    assert operators(graph)["SumOfBytes"] == 1
+
+
+@pytest.mark.parametrize(
+    "author",
+    [
+        lambda b: b.op(GlobalAveragePool(), b.input(normal(1, 3, 4, 4))),
+        lambda b: b.op(GlobalAveragePool(), b.op(DequantizeLinear(), b.input(whole(1, 3, 4, 4)), normal(3))),
+        lambda b: b.op(GlobalAveragePool(), b.op(DequantizeLinear(), b.input(whole(1, 1, 300, 300)), np.float32(2))),
+        lambda b: b.op(
+            GlobalAveragePool(), b.op(DequantizeLinear(), b.input(whole(1, 3, 4, 4), (1, 3, "h", 4)), np.float32(2))
+        ),
+    ],
+    ids=["float", "scales by channel", "many", "open"],
+)
+def test_mean_that_stays_float(author: object) -> None:
+    _, report = rewritten(author)  # type: ignore[arg-type]
+    assert "mean of integers" not in report.counts
 
 
 def masked(b: Build, asked: Value, y: Value) -> Value:

@@ -114,3 +114,22 @@ def test_attention(masked: bool, sizes: tuple[int | str, ...]) -> None:
     labels = check(author, shapes, arrays, y, 0.0213)
     assert sum("integer product" in label for label in labels) == 2
     assert not any("gemm" in label for label in labels)
+
+
+@pytest.mark.parametrize("channels", [3, 40])
+def test_squeeze_and_excite(channels: int) -> None:
+    """The activation is a table, the mean a sum of bytes, and what is gated lies as it did: nothing is copied."""
+    author = Author()
+    weights = [RANDOM.integers(-127, 128, (channels, channels, 1, 1)).astype(np.int8) for _ in range(2)]
+    steps = author.constant(np.float32(0.003)), author.constant(np.int8(0))
+    first, last = (author.op("DequantizeLinear", author.constant(w), *steps) for w in weights)
+    x = author.quantised(author.op("Conv", author.quantised("x"), first), 0.07181, 127)
+    x = author.quantised(author.op("HardSwish", x), 0.0411, 20)
+    mean = author.quantised(author.op("ReduceMean", x, author.constant(np.array([2, 3])), keepdims=1), 0.0131, 9)
+    gated = author.quantised(author.op("Mul", x, author.quantised(author.op("Sigmoid", mean), 1 / 255, 0)), 0.0333, 30)
+    y = author.quantised(author.op("Conv", gated, last), 0.0619, 128)
+    shape = (2, channels, 11, 9)
+    labels = check(author, {"x": shape}, [{"x": normal(*shape)}], y, 0.0619)
+    assert any("reduce sum" in label for label in labels)
+    if channels == 40:  # and not three, which are gathered; x and the result are copied
+        assert not any("copy" in label for label in labels[2:-1])

@@ -55,11 +55,11 @@ class _Reduce(Operator):
             return () if self.noop_with_empty_axes else tuple(range(rank))
         return tuple(sorted({normalize_axis(axis, rank, "axes") for axis in axes}))
 
-    def _axes_of(self, data: Value, axes: Value | None) -> tuple[int, ...]:
+    def axes_of(self, data: Value, axes: Value | None) -> tuple[int, ...]:
         return self._axes(len(data.shape), None if axes is None else integers_of(axes, "axes"))
 
     def infer(self, context: InferenceContext, data: Value, axes: Value | None = None) -> TensorType:
-        gone = self._axes_of(data, axes)
+        gone = self.axes_of(data, axes)
         sizes = (
             (1 if axis in gone else size) for axis, size in enumerate(data.shape) if self.keepdims or axis not in gone
         )
@@ -82,7 +82,7 @@ class _Reduce(Operator):
 
     @lower_halves
     def lower(self, to: Lowering, data: Value, axes: Value | None = None) -> Value:
-        over = self._axes_of(data, axes)
+        over = self.axes_of(data, axes)
         if any(data.shape[axis] == 0 for axis in over):
             with np.errstate(all="ignore"):
                 nothing = self._reduce(np.empty(0, data.dtype.numpy), (0,), False)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from jitonnx.ir.dims import product
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Node, Value
 from jitonnx.ir.operator import Operator, shared_attributes
-from jitonnx.ops.fused import ROUNDED, Lookup, Pointwise
+from jitonnx.ops.fused import ROUNDED, Lookup, Pointwise, SumOfBytes
 from jitonnx.ops.onnx.activation import Relu
 from jitonnx.ops.onnx.arithmetic import Add, Clip, IsNaN, Mul
 from jitonnx.ops.onnx.cast import Cast
@@ -16,7 +17,7 @@ from jitonnx.ops.onnx.depth_to_space import DepthToSpace, SpaceToDepth
 from jitonnx.ops.onnx.gather import Gather
 from jitonnx.ops.onnx.logic import Where
 from jitonnx.ops.onnx.matmul import Gemm, MatMul
-from jitonnx.ops.onnx.pooling import MaxPool
+from jitonnx.ops.onnx.pooling import GlobalAveragePool, MaxPool
 from jitonnx.ops.onnx.quantization import (
     ConvInteger,
     DequantizeLinear,
@@ -26,6 +27,7 @@ from jitonnx.ops.onnx.quantization import (
     QuantizeLinear,
     bounds_about,
 )
+from jitonnx.ops.onnx.reduction import ReduceMean
 from jitonnx.ops.onnx.shape import Expand, Flatten, Reshape, Squeeze, Transpose, Unsqueeze
 from jitonnx.ops.onnx.slice import Slice
 from jitonnx.ops.onnx.tile import Tile
@@ -160,6 +162,45 @@ def moved_integers(node: Node, edit: Edit) -> Result:
 
 _REORDERS = (DepthToSpace, Expand, Flatten, Reshape, SpaceToDepth, Squeeze, Tile, Transpose, Unsqueeze)
 """Operators whose result has all elements of their first input: quantising that is no more work."""
+
+
+_MOST_SUMMED = (1 << 24) // 255
+"""Bytes whose sum float32 holds, whatever they are."""
+
+
+@rule(
+    "mean of integers",
+    GlobalAveragePool,
+    ReduceMean,
+    equation="ReduceMean(DequantizeLinear(x, s, z)) = s / n Σ (x - z) over n elements, GlobalAveragePool alike",
+    level=Level.EXTENDED,
+)
+def mean_of_integers(node: Node, edit: Edit) -> Result:
+    """The mean of what DequantizeLinear gives, by the exact sum of the bytes, which are a quarter of what would be
+    written and read as float32.
+
+    before: GlobalAveragePool(DequantizeLinear(x, s, z))
+    after:  SumOfBytes(x) -> Cast -> Add(-n z) -> Mul(s / n)
+    """
+    numbers = _dequantised(node.inputs[0])
+    if numbers is None or not ranked(node):
+        return None
+    x, _, zero = (*numbers.inputs, None)[:3]
+    assert x is not None
+    steps, operator, axes, keepdims = _scales(numbers, None), node.operator, tuple(range(2, len(x.shape))), True
+    if isinstance(operator, ReduceMean):
+        given = (*node.inputs, None)[1]
+        if given is not None and array(given) is None:
+            return None
+        axes, keepdims = operator.axes_of(x, given), bool(operator.keepdims)
+    count = product(x.shape[axis] for axis in axes)
+    if steps is None or not axes or not isinstance(count, int) or not 0 < count <= _MOST_SUMMED:
+        return None
+    edit.shares([numbers])
+    zeros = 0 if zero is None else int(array(zero).reshape(-1)[0])  # type: ignore[union-attr]
+    sums = edit.add(Cast(to=int(DType.FLOAT)), edit.add(SumOfBytes(axes=axes, keepdims=keepdims), x))
+    shifted = edit.add(Add(), sums, edit.constant(np.asarray(-count * zeros, np.float32)))
+    return edit.add(Mul(), shifted, edit.constant(np.asarray(steps[0] / np.float32(count), np.float32)))
 
 
 @rule(
@@ -438,7 +479,9 @@ def _integral(leaf: Node | Value) -> bool:
     """Whether a leaf is a product of integers, or integers dequantised."""
     if isinstance(leaf, Value):
         return False
-    return isinstance(leaf.operator, ConvInteger | MatMulInteger) or _dequantised(leaf.outputs[0]) is not None
+    return (
+        isinstance(leaf.operator, ConvInteger | MatMulInteger | SumOfBytes) or _dequantised(leaf.outputs[0]) is not None
+    )
 
 
 def _finite(leaf: Node | Value) -> bool:
@@ -575,6 +618,7 @@ RULES = (
     integer_convolution,
     integer_product,
     quantised_operator,
+    mean_of_integers,
     moved_integers,
     quantised_before_moved,
     quantised_again,

@@ -31,7 +31,7 @@ from jitonnx.kernels.normalization.spec import (
     float_bits,
 )
 from jitonnx.kernels.parts.layouts import KeptAxis, UnaryBuffers
-from jitonnx.kernels.reduction.spec import ELEMENTS, ReductionSizes
+from jitonnx.kernels.reduction.spec import BYTES, ELEMENTS, ReductionSizes
 from jitonnx.kernels.reduction.spec import choose as choose_reduction
 from jitonnx.kernels.softmax.spec import choose as choose_softmax
 from jitonnx.plan.calls import KernelCall
@@ -346,7 +346,7 @@ def _reduce(
     (source,) = statement.inputs
     assert source is not None
     x = planner.tensor(source)
-    if x.dtype.numpy.name not in ELEMENTS:
+    if x.dtype.numpy.name not in (*ELEMENTS, *BYTES):
         # The operators widen other types to these.
         planner.unplannable(f"no reduction of {x.dtype.text}")
     loops = three_loops(axes, x)
@@ -370,7 +370,7 @@ def _reduce(
     strides, rest = (x_outer, x_step), length
     for of_parts in first:
         parts = of_parts.parts
-        partial = planner.temporary((outer, parts, inner), x.dtype)
+        partial = planner.temporary((outer, parts, inner), value.dtype)
         sizes = ReductionSizes(
             outer=outer,
             length=length,
