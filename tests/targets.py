@@ -18,7 +18,7 @@ needs_bfloat16_tiles = pytest.mark.skipif(
 
 
 def named(cpu: str) -> Target:
-    """As `jitonnx.target.named`, but on any machine, so that tests can be collected there."""
+    """Do what `jitonnx.target.named` does, but on any machine, so that tests can be collected there."""
     return host() if cpu == "host" else of_any_architecture(cpu)
 
 

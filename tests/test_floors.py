@@ -110,7 +110,7 @@ ALLOWED = {
     "alias": {"api"},
     "demo": set(),
 }
-"""By folder, the other parts of jitonnx that its modules import."""
+"""The keys are folders, the values the other parts of jitonnx that their modules import."""
 
 MODULES: dict[str, set[str]] = {
     "__init__": set(),  # names are imported when they are asked for
@@ -159,7 +159,7 @@ MODULES: dict[str, set[str]] = {
 
 
 def folder(place: str) -> Path:
-    """Where a package of jitonnx lies: an installed one has `kernels` and `proto` elsewhere than a checkout."""
+    """Tell where a package of jitonnx lies: an installed one has `kernels` and `proto` elsewhere than a checkout."""
     return Path(importlib.import_module(f"jitonnx.{place}").__path__[0])
 
 
@@ -206,7 +206,7 @@ def test_what_the_session_imports_does_not_know_the_session() -> None:
 
 
 def test_planning_needs_no_compiler() -> None:
-    """Of kernels the planner knows the specs, and never the modules that import LLVM."""
+    """The planner knows the specs of kernels, and never the modules that import LLVM."""
     names = {module for path in folder("plan").rglob("*.py") for module in imported(path)}
     kernels = {module.rpartition(".")[0] for module in names if module.startswith("jitonnx.kernels.")}
     assert kernels

@@ -63,7 +63,7 @@ _SET_MASK = 3 if _DARWIN else 2
 
 _making = forks.WorkLock()
 _images: dict[str, Mapping[str, int]] = {}
-"""Where the functions of each part lie."""
+"""The keys are parts, the values say where the functions of each lie."""
 
 
 class Driver(NamedTuple):

@@ -22,7 +22,7 @@ _VECTORS = 4
 """Vectors at a time, which wait for nothing of each other."""
 _LEVELS = 255.0
 _SMALLEST_SCALE = 1e-30
-"""Below, a factor in the place of the division might overflow."""
+"""A factor in the place of the division might overflow below."""
 
 _Pair: TypeAlias = "tuple[Traced, Traced]"
 

@@ -73,7 +73,7 @@ class _Matrices:
         self.ones, self.panel = scratch.at(ones), scratch.at(size.panel_at).to(types.int8)
         steps = (size.k + (self.product.step - 1)) / self.product.step
         self.groups = steps * (self.product.step // self.product.group)
-        """Of packed rows, padding included."""
+        """They are those of packed rows, padding included."""
 
     def emit(self, begin: Traced, end: Traced) -> None:
         code, size, spec = self.code, self.size, self.spec
@@ -187,7 +187,7 @@ class _Matrices:
             words.store(place, zeros)
 
     def _pack_group(self, b: Pointer, words: Pointer, live: Traced, rows: Traced) -> None:
-        """As many rows as a word holds, of which `rows` are there, in the words of a panel."""
+        """Pack as many rows as a word holds, of which `rows` are there, into the words of a panel."""
 
         def write(code: Code, b: Pointer, words: Pointer, live: Traced, rows: Traced) -> None:
             inner = _Matrices(code, self.spec, self.lanes, self.epilogue)

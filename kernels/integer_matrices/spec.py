@@ -37,7 +37,7 @@ class MatricesSizes(GemmGiven):
     task_rows: Size
     row_bytes: Size
     panel_at: Size
-    """Where the packed panel begins in scratch memory, in bytes."""
+    """The packed panel begins there in scratch memory, in bytes."""
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ class _Block(NamedTuple, Generic[_Value]):
     """Rows that count."""
     column: _Value
     sums: _Value
-    """Where they lie, in bytes from the beginning of scratch memory on."""
+    """They lie there, in bytes from the beginning of scratch memory on."""
 
 
 class TiledKernel:
@@ -237,7 +237,7 @@ class TiledKernel:
         self._finish_rest(old, finished)
 
     def _tile(self, pixel: Traced, r: Traced, count: Traced) -> tuple[Pointer, Traced]:
-        """Where the tile of x from the task's row r on lies, and how many bytes its rows are apart."""
+        """Tell where the tile of x from the task's row r on lies, and how many bytes its rows are apart."""
         size = self.size
         if self.spec.way != "in place":
             return self.rows.at(r * size.row_bytes), size.row_bytes

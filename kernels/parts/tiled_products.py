@@ -74,7 +74,7 @@ class TiledSpec(KernelSpec):
     two; 0: taps of a pixel lie side by side without gaps."""
 
     ITEM_BYTES: ClassVar[int]
-    """Of an element as products take it."""
+    """An element has so many bytes as products take it."""
     TASK_PRODUCTS: ClassVar[int]
     """Products that are some 5 microseconds of work."""
     SETTLED = True
@@ -86,12 +86,12 @@ class TiledSpec(KernelSpec):
 
     @property
     def x_bytes(self) -> int:
-        """Of an element of x."""
+        """Count the bytes of an element of x."""
         raise NotImplementedError
 
     @property
     def y_bytes(self) -> int:
-        """Of an element of y."""
+        """Count the bytes of an element of y."""
         raise NotImplementedError
 
     @property

@@ -99,8 +99,9 @@ class Copying:
             target.to(self._element).store(depth, self._outside)
 
     def joined(self, scratch: Pointer, lines: Pointer, count: Traced, steps: Traced, runs: int) -> None:
-        """As `unfolded`, but of rows of bytes of taps `runs` share each of the `steps`: vectors of them are shifted to
-        their places as they are read. Of rows behind the last, for which weights are 0, anything is taken."""
+        """Do what `unfolded` does, but of rows of bytes of taps `runs` share each of the `steps`: vectors of them are
+        shifted to their places as they are read. Of rows behind the last, for which weights are 0, anything is
+        taken."""
         code, size = self._code, self._size
         run = size.kernel_width * size.channels
         ends = [live_bytes(code.builder, (run * number).value) for number in range(runs + 1)]

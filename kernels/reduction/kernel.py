@@ -205,7 +205,7 @@ def _kind(kind: str, element: str) -> _Kind:
 
 
 class _InMemory(NamedTuple):
-    """As a variable, a vector that lies in memory."""
+    """It is a vector that lies in memory, used as a variable is."""
 
     pointer: Pointer
     place: Traced

@@ -202,7 +202,8 @@ def test_open_sizes_of_nothing(size: tuple[int, int], small_caches: list[int]) -
 
 
 def test_rows_of_bands_of_open_sizes(small_caches: list[int]) -> None:
-    """As many as the cache holds of both images between, but all where the image is small, or a few rows are large."""
+    """They are as many as the cache holds of both images between, but all where the image is small, or a few rows are
+    large."""
     data = expansion(("H", "W"), pads=[1, 1, 1, 1], first=3, projection="plain")
     plan = jitonnx.InferenceSession(data).engine.compiled.plan
     depthwise = [call.sizes.out_height for call in plan.calls if isinstance(call.spec, DepthwiseSpec)]

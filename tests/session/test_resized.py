@@ -238,7 +238,7 @@ def test_errors_in_the_data_are_told() -> None:
 
 
 def test_outputs_that_are_not_as_declared_are_told_of() -> None:
-    """Of some sizes only: half of an even number, rounded down, is half of the next one, too."""
+    """They are so for some sizes only: half of an even number, rounded down, is half of the next one, too."""
     nodes = [node("Slice", ["x", "begin", "end", "axes", "steps"], ["y"])]
     constants = {"begin": np.array([0]), "end": np.array([1000]), "axes": np.array([0]), "steps": np.array([2])}
     inputs = [tensor("x", ("N",)), tensor("z", ("M",))]

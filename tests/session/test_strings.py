@@ -88,7 +88,7 @@ def test_model(name: str) -> None:
 
 
 def test_300_runs_with_fresh_strings(tmp_path: Path) -> None:
-    """In a process whose allocator checks all memory: outputs are right, and no reference is lost or kept."""
+    """They go in a process whose allocator checks all memory: outputs are right, and no reference is lost or kept."""
     numbers = {"Cast", "CastLike", "numbers behind strings"}  # strings for which no others can stand
     cases = [(str(case), model_of(case), feeds_of(case), case.operator not in numbers) for case in CASES]
     models = [(name, whole.model, whole.feeds, name not in numbers) for name, whole in WHOLES.items()]

@@ -80,7 +80,7 @@ FEEDS = {"x": X, "wanted": Y}
 
 
 def gradients(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Of the sum of squares, in double."""
+    """Give those of the sum of squares, in double."""
     error = X.astype(np.float64) @ state["w"] + state["b"] - Y
     return {"w": 2 * X.T.astype(np.float64) @ error, "b": 2 * error.sum(0)}
 

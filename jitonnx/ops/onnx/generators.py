@@ -122,7 +122,7 @@ class RangeSize(Operator):
 
 
 _MOST_NUMBERS = 1 << 60
-"""Of 8 bytes each they would take all addresses."""
+"""So many of 8 bytes each would take all addresses."""
 
 
 class RangeOfSize(Operator):

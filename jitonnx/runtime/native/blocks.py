@@ -26,7 +26,7 @@ def define(module: ir.Module) -> None:
 
 
 _ORIGIN, _SIZE = -2 * WORD_BYTES, -WORD_BYTES
-"""Where a block's words are."""
+"""A block's words are there."""
 
 
 def _size(code: Code, block: ir.Value) -> ir.Value:
