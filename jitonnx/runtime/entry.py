@@ -100,6 +100,7 @@ class EntryKeeper:
             (*signature.outputs_place, *_shapes(program.outputs)),
             self._aligned,
             release_gil,
+            bool(self._large.any()),
         )
         """An `ENTRY`."""
 
@@ -111,8 +112,12 @@ def entry_record(
     outputs: tuple[int, int, int, int],
     aligned: Words,
     release_gil: bool,
+    some_large: bool = False,
 ) -> Record:
-    """An `ENTRY`. inputs, outputs: how many there are, where, where their shapes are, and how many bytes apart."""
+    """An `ENTRY`. inputs, outputs: how many there are, where, where their shapes are, and how many bytes apart.
+
+    some_large: whether an output is large, or may be in some run.
+    """
     python, record = _python(), np.zeros(1, ENTRY)
     record[0] = (
         pool.address,
@@ -126,7 +131,7 @@ def entry_record(
         id(np.ndarray),
         python.new_array,
         python.set_handler,
-        id(blocks().capsule),
+        id(blocks().capsule) if some_large else 0,
     )
     return record
 
