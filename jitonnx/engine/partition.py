@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from jitonnx.computation.computations import Host
-from jitonnx.computation.lowering import lower
+from jitonnx.computation.lowering import Lowered
 from jitonnx.engine.schedule import STRINGS, UNBOUNDED
 from jitonnx.ir.dims import variables
 from jitonnx.ir.dtypes import DType
@@ -56,9 +56,9 @@ def returns_strings(graph: Graph) -> bool:
     return any(value.dtype is DType.STRING for value in graph.outputs)
 
 
-def without_kernel(graph: Graph) -> dict[Node, str]:
+def without_kernel(lowered: Lowered) -> dict[Node, str]:
     """Nodes of a graph of known ranks that no computation is known for."""
-    return {s.node: "no kernel" for s in lower(graph).statements if isinstance(s.computation, Host)}
+    return {s.node: "no kernel" for s in lowered.statements if isinstance(s.computation, Host)}
 
 
 def is_settled(node: Node) -> bool:

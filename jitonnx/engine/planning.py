@@ -34,11 +34,10 @@ def plan_schedule(graph: Graph, target: Target, choices: Choices) -> SchedulePla
     on_host = host_nodes(graph)
     ranked = all(value.type.shape is not None for value in (*graph.inputs, *graph.outputs))
     if not on_host and not graph.bindings and ranked and not returns_strings(graph):
-        on_host = without_kernel(graph)
-        made = None if on_host else _planned(graph, target, choices)
+        made = _planned(graph, target, choices)
         if isinstance(made, Plan):
             return SchedulePlan(graph, (Segment(tuple(graph.inputs), tuple(graph.outputs), made),), True)
-        on_host |= made or {}
+        on_host = made
     planned: dict[tuple[Node, ...], Segment] = {}
     while True:
         parts = partition(graph, on_host)
@@ -101,7 +100,7 @@ def _native_loop(node: Node, target: Target, choices: Choices) -> LoopNode | Non
     nodes = tuple(node for part in partition(body, {}) for node in part.nodes)
     followed = [one for one in nodes if _follows(one, parts)]
     inputs, copy = _extracted(body, [one for one in nodes if one not in followed], outputs)
-    if copy.bindings or without_kernel(copy):
+    if copy.bindings:
         return None
     made = _planned(copy, target, choices)
     if not isinstance(made, Plan):
@@ -159,9 +158,6 @@ def _segment(
     unbounded = [b.value.producer for b in copy.bindings.values() if b.element or not _is_counted(b.value)]
     if unbounded:
         return {names[node]: UNBOUNDED for node in unbounded}  # type: ignore[index]
-    hosts = without_kernel(copy)
-    if hosts:
-        return {names[node]: reason for node, reason in hosts.items()}
     made = _planned(copy, target, choices)
     if isinstance(made, Plan):
         return Segment(inputs, outputs, made, tuple(_counted(copy)))
@@ -207,9 +203,13 @@ def _counted(graph: Graph) -> Iterator[Counted]:
 
 
 def _planned(graph: Graph, target: Target, choices: Choices) -> Plan | dict[Node, str]:
-    """The plan of a graph; or the node that has to be left to the host."""
+    """The plan of a graph; or the nodes that have to be left to the host."""
+    lowered = lower(graph)
+    hosts = without_kernel(lowered)
+    if hosts:
+        return hosts
     try:
-        return make_plan(lower(graph), target, choices)
+        return make_plan(lowered, target, choices)
     except UnplannableError as error:
         return {error.node: error.reason}
 

@@ -251,7 +251,7 @@ def state_of(model: Any) -> str:
 
 def is_compiled(graph: Graph) -> bool:
     """Whether nothing of a graph is left to the host."""
-    if host_nodes(graph) or without_kernel(graph):
+    if host_nodes(graph) or without_kernel(lower(graph)):
         return False
     try:
         make_plan(lower(graph), named("haswell"))
