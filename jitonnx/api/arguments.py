@@ -34,9 +34,9 @@ def disabled_rewrites(names: Iterable[str], options: SessionOptions) -> frozense
     wanted = {*names, *filter(None, (options.entry(DISABLED) or "").split(";"))}
     if not wanted:
         return frozenset()
-    from jitonnx.passes.pipeline import RULES
+    from jitonnx.passes.pipeline import all_rules
 
-    known = wanted & {rule.name for rule in RULES}
+    known = wanted & {rule.name for rule in all_rules()}
     if wanted - known:
         warnings.warn(
             f"no rewrite is named {', '.join(sorted(wanted - known))}; the names are in docs/passes.md", stacklevel=3

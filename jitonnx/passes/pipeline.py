@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 
 from jitonnx.ir.bodies import prune_captures
 from jitonnx.ir.dims import taking
@@ -11,29 +12,10 @@ from jitonnx.ir.graph import Graph
 from jitonnx.ops.onnx.identity import Identity
 from jitonnx.passes.report import Report
 from jitonnx.passes.rewriting import Edit, Level, Rule, apply_rules
-from jitonnx.passes.rules import (
-    activations,
-    attention,
-    branches,
-    classes,
-    cleanup,
-    control,
-    fold,
-    gathers,
-    loops,
-    moves,
-    nbits,
-    norms,
-    padding,
-    projections,
-    quantization,
-    ranges,
-    spread,
-    tables,
-    weights,
-)
+from jitonnx.passes.rules import classes, cleanup, fold, moves
 from jitonnx.passes.verify import verify
 from jitonnx.passes.views import views
+from jitonnx.records import NamedTuple
 
 MERGE_EQUAL = Rule("merge equal", "f(x), f(x) = f(x) once", Level.BASIC, (), lambda node, edit: None)
 """Common subexpressions: a pass over the whole graph, not a rule for one node; listed to be switched off by name."""
@@ -41,30 +23,50 @@ MERGE_EQUAL = Rule("merge equal", "f(x), f(x) = f(x) once", Level.BASIC, (), lam
 ROUNDS = 8
 """Rounds of all steps after which nothing changes any more in any graph seen; one more is only checked, not needed."""
 
-RULES: tuple[Rule, ...] = (
-    *control.RULES,
-    *loops.RULES,
-    *quantization.RULES,
-    *nbits.RULES,
-    *classes.RULES,
-    *fold.RULES,
-    *gathers.RULES,
-    *cleanup.RULES,
-    MERGE_EQUAL,
-    *activations.RULES,
-    *norms.RULES,
-    *attention.RULES,
-    *weights.RULES,
-    *branches.RULES,
-    *padding.RULES,
-    views,
-    *moves.RULES,
-    *projections.RULES,
-    *spread.RULES,
-    *tables.RULES,
-    *ranges.RULES,
+
+class Family(NamedTuple):
+    """The rules of a module of `rules`, which is imported for graphs that have one of these operators: without them
+    its rules find nothing."""
+
+    module: str
+    operators: frozenset[str]
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        return importlib.import_module(f"jitonnx.passes.rules.{self.module}").RULES  # type: ignore[no-any-return]
+
+
+def _family(module: str, operators: str) -> Family:
+    return Family(module, frozenset(operators.split()))
+
+
+_CONTROL = _family("control", "If FlexAttention")
+_LOOPS = _family("loops", "Loop Scan")
+_QUANTIZATION = _family("quantization", "QuantizeLinear DequantizeLinear QLinearConv QLinearMatMul")
+_NBITS = _family("nbits", "DequantizeLinear")
+_GATHERS = _family("gathers", "Gather GatherElements GatherND ScatterND")
+_ACTIVATIONS = _family("activations", "Mul Div")
+_NORMS = _family("norms", "Mul Div Reshape")
+_ATTENTION = _family("attention", "MatMul Attention")
+_WEIGHTS = _family("weights", "BatchNormalization Gemm Mul Add Sub Div")
+_BRANCHES = _family("branches", "Add Sub")
+_PADDING = _family("padding", "Conv AveragePool MaxPool")
+_PROJECTIONS = _family("projections", "MatMul")
+_SPREAD = _family("spread", "Conv")
+_TABLES = _family("tables", "MatMul LSTM GRU RNN")
+_RANGES = _family("ranges", "Range")
+
+FAMILIES: tuple[Family | Sequence[Rule], ...] = (
+    *(_CONTROL, _LOOPS, _QUANTIZATION, _NBITS, classes.RULES, fold.RULES, _GATHERS, cleanup.RULES, [MERGE_EQUAL]),
+    *(_ACTIVATIONS, _NORMS, _ATTENTION, _WEIGHTS, _BRANCHES, _PADDING, [views], moves.RULES),
+    *(_PROJECTIONS, _SPREAD, _TABLES, _RANGES),
 )
-"""Every rewrite, by the name under which it can be switched off."""
+"""Every rewrite; those of most graphs are there, others are imported for who asks."""
+
+
+def all_rules() -> list[Rule]:
+    """Every rewrite, by the name under which it can be switched off."""
+    return [rule for family in FAMILIES for rule in (family.rules if isinstance(family, Family) else family)]
 
 
 def optimize(
@@ -78,8 +80,7 @@ def optimize(
 
     Returns what was done and what was declined. ValueError for a name in `disabled` that no rewrite has.
     """
-    unknown = set(disabled) - {rule.name for rule in RULES}
-    if unknown:
+    if disabled and (unknown := set(disabled) - {rule.name for rule in all_rules()}):
         raise ValueError(f"no rewrite is named {', '.join(sorted(unknown))}; the names are in docs/passes.md")
     report = Report(int(level), len(graph))
     start = time.perf_counter()
@@ -110,10 +111,24 @@ def _drop_names(branch: Graph) -> None:
 
 
 def _run(edit: Edit, level: int, disabled: frozenset[str], full: bool) -> None:
-    def step(name: str, *rules: Rule) -> bool:
-        """Apply what the level and the user allow of `rules` until nothing changes; whether anything did."""
-        wanted = [rule for rule in rules if rule.level <= level and rule.name not in disabled]
-        changed = apply_rules(edit, wanted)
+    def allowed(families: Iterable[Family | Sequence[Rule]]) -> list[Rule]:
+        """Of the rules that could find something in the graph as it is, what the level and the user allow."""
+        present = {node.operator.name for node in edit.graph}
+        found = list[Rule]()
+        for family in families:
+            if not isinstance(family, Family):
+                found += family
+            elif not present.isdisjoint(family.operators):
+                found += family.rules
+        return [rule for rule in found if rule.level <= level and rule.name not in disabled]
+
+    def step(name: str, *families: Family | Sequence[Rule]) -> bool:
+        """Apply rules until nothing changes; whether anything did."""
+        changed, rules = False, allowed(families)
+        while apply_rules(edit, rules):
+            changed, before, rules = True, rules, allowed(families)
+            if all(rule in before for rule in rules):
+                break
         if changed:
             verify(edit.graph, full, f"{name} of graph {edit.graph.name!r}")
         return changed
@@ -130,7 +145,7 @@ def _run(edit: Edit, level: int, disabled: frozenset[str], full: bool) -> None:
         Loops here, too, as their bodies are made anew for other types, which only those not yet rewritten allow.
         """
         changed = False
-        while step("control flow", *control.RULES, *loops.RULES):
+        while step("control flow", _CONTROL, _LOOPS):
             edit.graph.refresh()
             changed = True
         return changed
@@ -138,30 +153,30 @@ def _run(edit: Edit, level: int, disabled: frozenset[str], full: bool) -> None:
     edit.graph.remove_dead()
     settle()
     # Before constants: weights are folded to floats there, and their integers are gone.
-    step("integers", *quantization.RULES, *nbits.RULES)
-    step("classes", *classes.RULES)
+    step("integers", _QUANTIZATION, _NBITS)
+    step("classes", classes.RULES)
     for _ in range(ROUNDS):
         # Constants before everything: what a rule asks (sizes, axes, factors) is known only then. Gathers and cleanup
         # with them, because each makes constants and no-ops for the others.
-        changed = step("constants", *fold.RULES, *gathers.RULES, *cleanup.RULES)
+        changed = step("constants", fold.RULES, _GATHERS, cleanup.RULES)
         changed |= settle()
         # Equal nodes before recognition: a pattern that occurs twice in a norm must be one value.
         changed |= merge()
         # Recognition before arithmetic on weights: the factors of a Gelu or of an attention must not be absorbed.
-        changed |= step("recognition", *activations.RULES, *norms.RULES, *attention.RULES)
+        changed |= step("recognition", _ACTIVATIONS, _NORMS, _ATTENTION)
         # Arithmetic before views: Gemm becomes MatMul, which reshapes can pass.
-        changed |= step("weights", *weights.RULES, *branches.RULES, *padding.RULES)
+        changed |= step("weights", _WEIGHTS, _BRANCHES, _PADDING)
         # Views last, for they move away what the patterns above have between their parts.
-        changed |= step("views", views, *moves.RULES)
+        changed |= step("views", [views], moves.RULES)
         if not changed:
             break
     # At the very end: a Split or a sum comes between a product and what follows, which would hide patterns and keep
     # factors from the weights.
-    if step("projections", *projections.RULES, *spread.RULES):
-        step("views", views, *fold.RULES, *cleanup.RULES)
+    if step("projections", _PROJECTIONS, _SPREAD):
+        step("views", [views], fold.RULES, cleanup.RULES)
         merge()
     # Behind the projections: one table for all.
-    if step("tables", *tables.RULES):
-        step("views", views, *cleanup.RULES)
+    if step("tables", _TABLES):
+        step("views", [views], cleanup.RULES)
     # At last: until then all that is known of a Range is told by its inputs.
-    step("ranges", *ranges.RULES)
+    step("ranges", _RANGES)

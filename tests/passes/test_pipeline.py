@@ -17,8 +17,8 @@ from jitonnx.ops.onnx.arithmetic import Add, Mul
 from jitonnx.ops.onnx.identity import Identity
 from jitonnx.ops.onnx.matmul import MatMul
 from jitonnx.ops.onnx.shape import Reshape, Shape, Transpose
-from jitonnx.passes import optimize
-from jitonnx.passes.pipeline import RULES
+from jitonnx.passes import optimize, rules
+from jitonnx.passes.pipeline import FAMILIES, Family, all_rules
 from jitonnx.passes.rewriting import Edit, Level, apply_rules, rule
 from jitonnx.passes.verify import same_dim, same_type, verify
 from tests.passes.graphs import Build, Value, normal, operators, rewritten
@@ -53,7 +53,7 @@ def test_rewrites_are_switched_off_by_name() -> None:
     assert report.counts["swish"] == 0
 
 
-@pytest.mark.parametrize("name", [rule.name for rule in RULES])
+@pytest.mark.parametrize("name", [rule.name for rule in all_rules()])
 def test_everything_works_without_any_one_rewrite(name: str) -> None:
     def author(b: Build) -> Value:
         x = b.op(Reshape(), b.input(normal(2, 6), ("batch", 6)), b.graph.add_dims([batch, 2, 3]))
@@ -69,8 +69,20 @@ def test_an_unknown_name_is_an_error() -> None:
         optimize(Build().graph, disabled={"swosh"})
 
 
+def test_families_are_imported_for_what_their_rules_look_at() -> None:
+    """All that a rule of integers makes something of comes from a quantised operator; others look at their anchors."""
+    families = [family for family in FAMILIES if isinstance(family, Family)]
+    for family in families:
+        anchors = {anchor.name for rule in family.rules for anchor in rule.anchors}
+        assert all(rule.anchors for rule in family.rules)
+        assert family.operators <= anchors | {"DequantizeLinear"}
+        assert family.operators == anchors or family.module in ("quantization", "nbits")
+    files = {path.stem for path in Path(rules.__path__[0]).glob("*.py")} - {"__init__"}
+    assert files == {family.module for family in families} | {"classes", "cleanup", "fold", "moves"}
+
+
 def test_names_are_unique_and_documented() -> None:
-    names = [rule.name for rule in RULES]
+    names = [rule.name for rule in all_rules()]
     assert len(set(names)) == len(names)
     text = (Path(__file__).parents[2] / "docs" / "passes.md").read_text(encoding="utf-8")
     assert re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE) == names
