@@ -314,7 +314,7 @@ class Chain:
             (*signature.outputs_place, shapes + plan.tensors[0] * pitch, pitch),
             large,
             release_gil=True,
-            some_large=True,
+            some_aligned=True,
         )
         variables = np.array(sized.variables, np.int64)
         crew = team(self._threads) if self._threads > 1 else None

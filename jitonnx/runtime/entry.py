@@ -100,7 +100,7 @@ class EntryKeeper:
             (*signature.outputs_place, *_shapes(program.outputs)),
             self._aligned,
             release_gil,
-            bool(self._large.any()),
+            bool(self._aligned.any()),
         )
         """An `ENTRY`."""
 
@@ -112,11 +112,11 @@ def entry_record(
     outputs: tuple[int, int, int, int],
     aligned: Words,
     release_gil: bool,
-    some_large: bool = False,
+    some_aligned: bool = False,
 ) -> Record:
     """An `ENTRY`. inputs, outputs: how many there are, where, where their shapes are, and how many bytes apart.
 
-    some_large: whether an output is large, or may be in some run.
+    some_aligned: whether there is an output, or may be one in some run, whose memory comes from `blocks`.
     """
     python, record = _python(), np.zeros(1, ENTRY)
     record[0] = (
@@ -131,7 +131,7 @@ def entry_record(
         id(np.ndarray),
         python.new_array,
         python.set_handler,
-        id(blocks().capsule) if some_large else 0,
+        id(blocks().capsule) if some_aligned else 0,
     )
     return record
 
