@@ -160,6 +160,8 @@ class _Window:
     size: tuple[int, int]
     out: tuple[int, int]
     taps: int
+    read: float
+    """Taps that planes read for a vector of outputs, where rows that are made together share those of theirs."""
     padded: bool
 
     @classmethod
@@ -175,7 +177,9 @@ class _Window:
         if any(b >= k or (o - 1) * s - b >= n for n, o, k, s, b in axes):
             return None  # a window has no tap within x
         padded = any(b > 0 or (o - 1) * s + k > n for n, o, k, s, b in axes)
-        return cls(integers([x.shape[1]])[0], size, out, kernel[0] * kernel[1], padded)
+        together = choose_planes(computation.kind, kernel, strides).rows
+        read = (kernel[0] + together - 1) / together * kernel[1]
+        return cls(integers([x.shape[1]])[0], size, out, kernel[0] * kernel[1], read, padded)
 
     @property
     def inputs(self) -> int:
@@ -186,7 +190,7 @@ class _Window:
         return self.out[0] * self.out[1]
 
     def cost_of_planes(self, lanes: int) -> float:
-        rows = self.out[0] * -(-self.out[1] // lanes) * (self.taps * _PLANE_TAP_COST + _VECTOR_COST)
+        rows = self.out[0] * -(-self.out[1] // lanes) * (self.read * _PLANE_TAP_COST + _VECTOR_COST)
         copied = _PADDED_COST * self.size[0] * -(-self.size[1] // lanes) if self.padded else 0
         return self.channels * (rows + copied)
 
