@@ -18,7 +18,9 @@ from jitonnx.model import load
 OPSET = 23
 """The operator set of cases: the newest that onnxruntime has most kernels for."""
 IR_VERSION = 10
-ML = "ai.onnx.ml"
+ML, PREVIEW = "ai.onnx.ml", "ai.onnx.preview"
+DOMAINS = {ML: 3, PREVIEW: 1}
+"""The operator sets of other domains."""
 
 Build: TypeAlias = "Callable[[Net], str | list[str]]"
 """Adds nodes and returns the outputs' names."""
@@ -83,13 +85,13 @@ class Net:
         results = [onnx.ValueInfoProto(name=name) for name in names]
         graph = helper.make_graph(self.nodes, "case", inputs, results, weights)
         opsets = [helper.make_opsetid("", self.opset)]
-        if any(node.domain for node in self.nodes):
-            opsets.append(helper.make_opsetid(ML, 3))
+        domains = sorted({node.domain for node in self.nodes} - {""})
+        opsets += [helper.make_opsetid(domain, DOMAINS[domain]) for domain in domains]
         model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
         typed = onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
-        if any(node.domain for node in self.nodes):  # of ai.onnx.ml ONNX infers nothing
+        if any(not info.type.tensor_type.HasField("shape") for info in typed.graph.output):  # ONNX infers none
             for info, value in zip(typed.graph.output, load(model.SerializeToString()).graph.outputs, strict=True):
-                sizes = [size for size in value.shape if isinstance(size, int)]
+                sizes = [size if isinstance(size, int) else None for size in value.shape]
                 info.CopyFrom(helper.make_tensor_value_info(info.name, value.dtype, sizes))
         return typed
 
@@ -358,6 +360,111 @@ def causal_conv(channels: int, length: int, kernel: int = 4) -> Build:
         return net.nodes_outputs("CausalConvWithState", 2, *inputs, activation="silu")
 
     return newest(build)
+
+
+def flex_attention(heads: int, length: int, size: int) -> Build:
+    """FlexAttention whose scores are capped by a tanh, as some language models do it."""
+
+    def build(net: Net) -> str:
+        q, k, v = (net.feed((1, heads, length, size)) for _ in range(3))
+        nodes = [
+            helper.make_node("Constant", [], ["cap"], value_float=30.0),
+            helper.make_node("Div", ["score", "cap"], ["part"]),
+            helper.make_node("Tanh", ["part"], ["bent"]),
+            helper.make_node("Mul", ["bent", "cap"], ["capped"]),
+        ]
+        given, made = (
+            [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [None] * 4)] for name in ("score", "capped")
+        )
+        graph = helper.make_graph(nodes, "score_mod", given, made)
+        return net.node("FlexAttention", q, k, v, domain=PREVIEW, score_mod=graph)
+
+    return newest(build)
+
+
+def rotary_embedding(heads: int, length: int, size: int) -> Build:
+    """RotaryEmbedding of [1, heads, length, size] by tables of as many positions."""
+
+    def build(net: Net) -> str:
+        cos, sin = (net.constant(np.cos(np.arange(length * size // 2).reshape(length, -1) / 99 + n)) for n in (0, 1))
+        for name in (cos, sin):
+            net.weights[name] = net.weights[name].astype(np.float32)
+        positions = net.constant(np.arange(length)[None], "int64")
+        return net.node("RotaryEmbedding", net.feed((1, heads, length, size)), cos, sin, positions)
+
+    return build
+
+
+# ---------------------------------------------------------------- numbers chosen
+
+
+def unique(count: int, different: int, outputs: int) -> Build:
+    """Unique of `count` numbers, of which no more than so many are different."""
+
+    def build(net: Net) -> list[str]:
+        x = net.feed_array(np.random.default_rng(2).integers(0, different, count).astype(np.float32))
+        return net.nodes_outputs("Unique", outputs, x)
+
+    return build
+
+
+def suppression(boxes: int, classes: int) -> Build:
+    """NonMaxSuppression of boxes of an image, of which it keeps up to 100 of each class."""
+
+    def build(net: Net) -> str:
+        corners = np.random.default_rng(3).uniform(0, 500, (1, boxes, 2))
+        sizes = np.random.default_rng(4).uniform(10, 120, (1, boxes, 2))
+        given = np.concatenate([corners, corners + sizes], 2).astype(np.float32)
+        limits = net.constant([100], "int64"), net.constant([0.5], "float32"), net.constant([0.2], "float32")
+        return net.node("NonMaxSuppression", net.feed_array(given), net.feed((1, classes, boxes), 0), *limits)
+
+    return build
+
+
+def compress(rows: int, columns: int) -> Build:
+    """About every second row."""
+    return lambda net: net.node("Compress", net.feed((rows, columns)), net.feed((rows,), 0, 2, "bool"), axis=0)
+
+
+def fed_range(count: int, dtype: str) -> Build:
+    """Range of 0 to `count`, whose start, limit and delta are fed."""
+    return lambda net: net.node("Range", *(net.feed_array(np.array(value, dtype)) for value in (0, count, 1)))
+
+
+# ---------------------------------------------------------------- quantisation
+
+
+def quantize(shape: Shape) -> Build:
+    """QuantizeLinear to uint8, one scale for all."""
+    return lambda net: net.node(
+        "QuantizeLinear", net.feed(shape), net.constant(0.02, "float32"), net.constant(128, "uint8")
+    )
+
+
+def dequantize(shape: Shape) -> Build:
+    """DequantizeLinear of uint8, one scale for all."""
+    return lambda net: net.node(
+        "DequantizeLinear", net.feed(shape, 0, 256, "uint8"), net.constant(0.02, "float32"), net.constant(128, "uint8")
+    )
+
+
+# ---------------------------------------------------------------- signals
+
+
+def fourier(rows: int, length: int) -> Build:
+    """DFT of real rows, half of which is given."""
+    return lambda net: net.node("DFT", net.feed((rows, length, 1)), "", net.constant(-2, "int64"), onesided=1)
+
+
+def short_time_fourier(length: int, frame: int, step: int) -> Build:
+    """STFT of one signal under a window."""
+
+    def build(net: Net) -> str:
+        window = net.constant(np.hanning(frame), "float32")
+        given = net.feed((1, length, 1)), net.constant(step, "int64"), window, net.constant(frame, "int64")
+        return net.node("STFT", *given, onesided=1)
+
+    return build
 
 
 # ---------------------------------------------------------------- normalisation

@@ -565,15 +565,20 @@ _Beginning: TypeAlias = Callable[[np.ndarray, Mapping[str, int]], np.ndarray]
 
 
 def _beginning(value: Value) -> _Beginning:
-    """What gives the value that lies at the beginning of memory for the largest one."""
+    """What makes of a chain's new array the value that lies at its beginning; the memory behind it is given back."""
     shape: Sequence[DimLike] = value.type.shape or ()
     name = str(shape[0]) if len(shape) == 1 else ""
-    if name in dims.variables(shape[0] if shape else 1):
-        return lambda array, sizes: array.reshape(-1)[: sizes[name]]
+    is_variable = name in dims.variables(shape[0] if shape else 1)
 
     def beginning(array: np.ndarray, sizes: Mapping[str, int]) -> np.ndarray:
-        known = [dim if isinstance(dim, int) else dims.evaluate(dim, sizes) for dim in shape]
-        return array.reshape(-1)[: math.prod(known)].reshape(known)
+        if is_variable:
+            known = [sizes[name]]
+        else:
+            known = [dim if isinstance(dim, int) else dims.evaluate(dim, sizes) for dim in shape]
+        if not array.flags.owndata:
+            return array.reshape(-1)[: math.prod(known)].reshape(known)
+        array.resize(known, refcheck=False)  # nobody but the chain's list refers to it
+        return array
 
     return beginning
 

@@ -94,14 +94,19 @@ def _clear(module: ir.Module) -> None:
 
 
 def _resize(module: ir.Module) -> None:
+    """As the C library does it: in place where an array shrinks. One that has to move may lose its alignment."""
     code = Code(module, "ptr jitonnx_block_realloc(ptr blocks, ptr memory, i64 size)", exported=True)
-    with code.when(code.is_null(code["memory"])):
-        code.build.ret(code.call("jitonnx_block_malloc", code["blocks"], code["size"]))
-    block = code.call("jitonnx_block_malloc", code["blocks"], code["size"])
-    with code.when(code.is_null(block), likely=False):
-        code.build.ret(block)
-    code.call("memcpy", block, code["memory"], code.smaller(code["size"], _size(code, code["memory"])))
-    code.call("jitonnx_block_free", code["blocks"], code["memory"], 0)
+    memory, size = code["memory"], code["size"]
+    with code.when(code.is_null(memory)):
+        code.build.ret(code.call("jitonnx_block_malloc", code["blocks"], size))
+    before = code.load(code.at(memory, _ORIGIN), POINTER)
+    distance = code.subtract(*(code.build.ptrtoint(pointer, size.type) for pointer in (memory, before)))
+    origin = code.call("realloc", before, code.add(size, 2 * ALIGNMENT))
+    with code.when(code.is_null(origin), likely=False):
+        code.build.ret(origin)
+    block = code.at(origin, distance)
+    code.build.store(origin, code.at(block, _ORIGIN))
+    code.store(code.at(block, _SIZE), size)
     code.build.ret(block)
 
 

@@ -44,6 +44,7 @@ EXTERNAL = {
         "i32 clock_gettime(i32, ptr)",
         # the C library
         "ptr malloc(i64)",
+        "ptr realloc(ptr, i64)",
         "i32 posix_memalign(ptr, i64, i64)",
         "void free(ptr)",
         "ptr memset(ptr, i32, i64)",
