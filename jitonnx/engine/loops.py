@@ -129,7 +129,7 @@ class BodySegment:
 
     def version(self) -> int:
         """How much is recorded of what its programs are; 0: not enough to make one natively."""
-        return self._step.compiled.recorded(self._step.latest) if self.names else 1
+        return self._step.compiled.recorded() if self.names else 1
 
     def chained(self, variables: Sequence[int]) -> Executable | Sized:
         """What runs it in a chain, in which its variables have these numbers."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -25,6 +27,8 @@ PROGRAMS_KEPT = 1024
 """Programs (one a set of input shapes) that an engine keeps at most; the least recently used go."""
 PROGRAM_BYTES = 256 << 20
 """Memory that the programs of an engine may hold, and the frames that they run in, by default."""
+UNRECORDED_KEPT = 64
+"""Sets of sizes that are remembered until what follows from them is recorded, at most."""
 
 
 def shape_of(value: Any) -> tuple[int, ...]:
@@ -83,8 +87,8 @@ class CompiledOutline:
         self, outline: Outline, symbols: Sequence[str], image: Mapping[str, int], flags: Sequence[Flag]
     ) -> None:
         self.outline, self.symbols, self.image, self.flags = outline, symbols, image, flags
-        self._prepared = False
-        """Whether all is recorded that programs by now are made by."""
+        self._unrecorded: deque[Mapping[str, int]] = deque(maxlen=UNRECORDED_KEPT)
+        """Sizes of programs that Python has made, before what they are was recorded."""
 
     def program(self, sizes: Mapping[str, int], threads: int, frames: FramePool) -> RunnableProgram:
         """The program for values of the dimension variables."""
@@ -103,14 +107,15 @@ class CompiledOutline:
         made_natively = self._native.rows.made is None and self.outline.derivation.varies
         return self._common.signature.is_plain and (made_natively or not sized)
 
-    def recorded(self, latest: Mapping[str, int] | None) -> int:
-        """How much is recorded of what programs are; 0: not enough to make one natively. latest: the sizes that the
-        last one was made for."""
+    def recorded(self) -> int:
+        """How much is recorded of what programs are, those made by now included; 0: not enough to make one natively."""
         derivation = self.outline.derivation
-        if not self._prepared and latest is not None:
-            before = derivation.version
-            derivation.prepare(latest)  # as runs of the same sizes record nothing
-            self._prepared = derivation.version == before
+        with contextlib.suppress(IndexError):  # where another thread has taken the last one
+            for _ in range(len(self._unrecorded)):
+                sizes, before = self._unrecorded.popleft(), derivation.version
+                derivation.prepare(sizes)  # as runs of the same sizes record nothing
+                if derivation.version != before:  # there may be more
+                    self._unrecorded.append(sizes)
         return derivation.version
 
     def sized(self, variables: Mapping[str, int]) -> Sized:
@@ -128,6 +133,8 @@ class CompiledOutline:
     def _made(self, sizes: Mapping[str, int], threads: int) -> tuple[Program, Tables | None]:
         """The program for values of the dimension variables, and its tables if native code has made it."""
         made = self.outline.instantiate_natively(sizes, self._native, threads)
+        if made is None and self.outline.derivation.varies:
+            self._unrecorded.append(dict(sizes))
         return made or (self.outline.instantiate(sizes, self._common.wiring), None)
 
     @forks.cached_property

@@ -163,7 +163,7 @@ class NativeStep:
         """How much is recorded of what its programs are; 0: not enough to make one natively."""
         if not self.names:
             return int(self.programs.find(()) is not None)
-        return self.compiled.recorded(self.latest)
+        return self.compiled.recorded()
 
     @property
     def settled(self) -> bool:
