@@ -1,0 +1,51 @@
+"""How kernels of products in tile registers read their rows."""
+
+from __future__ import annotations
+
+import pytest
+
+from jitonnx.ir.dtypes import DType
+from jitonnx.plan.selection.tiles import way_of_rows, way_of_windows
+from jitonnx.plan.tensor import Buffer, Tensor
+
+
+@pytest.mark.parametrize(
+    ("space", "depth", "row", "offset", "as_taken", "way"),
+    [
+        ("arena", 128, 192, 64, True, "in place"),
+        ("arena", 128, 192, 64, False, "copied"),
+        ("input", 128, 192, 64, True, "copied"),
+        ("output", 128, 192, 64, True, "copied"),
+        ("arena", 100, 192, 64, True, "copied"),
+        ("arena", 128, 130, 64, True, "copied"),
+        ("arena", 128, 192, 32, True, "copied"),
+    ],
+)
+def test_rows_are_read_in_place_where_each_is_whole_cache_lines(
+    space: str, depth: int, row: int, offset: int, as_taken: bool, way: str
+) -> None:
+    x = Tensor(Buffer("x", space, 1 << 20, DType.UINT8), offset, (9, depth), (row, 1))
+    assert way_of_rows(x, row, 64, as_taken) == way
+
+
+@pytest.mark.parametrize(
+    ("channels", "width", "taps", "strides", "dilations", "way"),
+    [
+        (64, 56, (3, 3), (1, 1), (1, 1), "padded"),
+        (64, 56, (3, 3), (2, 2), (1, 1), "gathered"),
+        (3, 112, (7, 7), (2, 2), (1, 1), "unfolded"),
+        (3, 112, (7, 7), (2, 2), (2, 2), "gathered"),
+        (64, 3, (3, 3), (1, 1), (1, 1), "gathered"),
+        (70, 56, (3, 3), (1, 1), (1, 1), "gathered"),
+        (120, 56, (3, 3), (1, 1), (1, 1), "padded"),
+    ],
+)
+def test_windows_are_read_from_rows_with_their_padding_where_that_makes_few_more_products(
+    channels: int,
+    width: int,
+    taps: tuple[int, int],
+    strides: tuple[int, int],
+    dilations: tuple[int, int],
+    way: str,
+) -> None:
+    assert way_of_windows(channels, width, taps, strides, dilations, 64) == way
