@@ -74,6 +74,21 @@ def test_left_alone(author: object) -> None:
     assert not any(name.endswith("Integer") for name in operators(graph))
 
 
+@pytest.mark.parametrize(
+    ("author", "rewrite"),
+    [
+        (lambda b: b.op(MatMul(), quantised(b, 3, 4), weights(b, 4, 5, axis=0, scales=4)), "integer product"),
+        (lambda b: b.op(Conv(), quantised(b, 1, 4, 3, 3), quantised(b, 2, 4, 1, 1)), "integer convolution"),
+    ],
+    ids=["scales along the depth", "computed weights"],
+)
+def test_what_is_done_in_float32_is_told(author: object, rewrite: str) -> None:
+    _, report = rewritten(author)  # type: ignore[arg-type]
+    (declined,) = report.declined
+    assert declined.rewrite == rewrite
+    assert "float32" in declined.detail
+
+
 def test_requantised_by_a_multiplication() -> None:
     """It is done behind a layer of integers; the quantisation of an input stays a division."""
 

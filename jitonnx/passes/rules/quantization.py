@@ -31,10 +31,15 @@ from jitonnx.ops.onnx.reduction import ReduceMean
 from jitonnx.ops.onnx.shape import Expand, Flatten, Reshape, Squeeze, Transpose, Unsqueeze
 from jitonnx.ops.onnx.slice import Slice
 from jitonnx.ops.onnx.tile import Tile
-from jitonnx.passes.rewriting import Edit, Level, Result, array, producer, ranked, rule, scalar
+from jitonnx.passes.report import Reason
+from jitonnx.passes.rewriting import Decline, Edit, Level, Result, array, producer, ranked, rule, scalar
 from jitonnx.passes.rules.weights import plain_product
 
 _BYTES = (DType.INT8, DType.UINT8)
+
+
+_KNOWN = "scales and zero points, one of what is computed, one for each output of weights; it is done in float32"
+"""What products of integers want to be constant."""
 
 
 @rule(
@@ -56,7 +61,7 @@ def integer_convolution(node: Node, edit: Edit) -> Result:
         return None
     scale, by_channel = _scales(numbers, None), _scales(weights, 0)
     if scale is None or by_channel is None or array(weights.inputs[0]) is None:  # type: ignore[arg-type]
-        return None
+        raise Decline(Reason.NOT_CONSTANT, f"weights, {_KNOWN}")
     integer = ConvInteger(**shared_attributes(node.operator, ConvInteger))
     tail = (1,) * (len(node.output.shape) - 2)
     return _scaled_sums(edit, integer, numbers, weights, (scale * by_channel).reshape(-1, *tail), bias, (-1, *tail))
@@ -87,7 +92,9 @@ def integer_product(node: Node, edit: Edit) -> Result:
     assert matrix is not None
     columns = None if array(matrix) is None else len(matrix.shape) - (2 if turned else 1)
     scale, by_column = _scales(numbers, None), _scales(weights, columns)
-    if scale is None or by_column is None or (turned and len(matrix.shape) != 2):
+    if scale is None or by_column is None:
+        raise Decline(Reason.NOT_CONSTANT, _KNOWN)
+    if turned and len(matrix.shape) != 2:
         return None
     if columns is None and min(len(matrix.shape), len(numbers.output.shape)) < 2:
         return None
