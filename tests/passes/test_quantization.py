@@ -5,7 +5,7 @@ import pytest
 
 from jitonnx.ops.onnx.activation import Relu, Sigmoid
 from jitonnx.ops.onnx.arithmetic import Add, Clip, IsNaN, Mul
-from jitonnx.ops.onnx.concat_split import Split
+from jitonnx.ops.onnx.concat_split import Concat, Split
 from jitonnx.ops.onnx.convolution import Conv
 from jitonnx.ops.onnx.logic import Where
 from jitonnx.ops.onnx.matmul import Gemm, MatMul
@@ -287,6 +287,35 @@ def test_mean_that_stays_float(author: object) -> None:
     assert "mean of integers" not in report.counts
 
 
+def test_concatenated_integers() -> None:
+    """The part that has the result's scale is taken as it is."""
+    graph, report = rewritten(
+        lambda b: requantised(b, b.op(Concat(axis=1), quantised(b, 3, 5), quantised(b, 3, 4, zero=90)), 0.05, 100),
+        atol=1,
+    )
+    assert report.counts["concatenated integers"] == 1
+    assert report.counts["quantised again"] == 1
+    assert operators(graph)["DequantizeLinear"] == 1
+
+
+@pytest.mark.parametrize(
+    "author",
+    [
+        lambda b: requantised(b, b.op(Concat(axis=1), quantised(b, 3, 5), b.input(normal(3, 4)))),
+        lambda b: _read_twice(b, b.op(Concat(axis=1), quantised(b, 3, 5), quantised(b, 3, 4))),
+        lambda b: _parts_read_twice(b, quantised(b, 3, 5), quantised(b, 3, 4)),
+    ],
+    ids=["float", "read twice", "parts read twice"],
+)
+def test_concatenated_floats(author: object) -> None:
+    _, report = rewritten(author, atol=1)  # type: ignore[arg-type]
+    assert "concatenated integers" not in report.counts
+
+
+def _parts_read_twice(b: Build, x: Value, y: Value) -> tuple[Value, Value]:
+    return requantised(b, b.op(Concat(axis=1), x, y)), b.op(Sigmoid(), x)
+
+
 def masked(b: Build, asked: Value, y: Value) -> Value:
     return b.op(Where(), b.op(IsNaN(), asked), np.float32(0), y)
 
@@ -340,15 +369,18 @@ def test_activation_that_is_moved_is_a_table(move: object) -> None:
     "author",
     [
         lambda b: _read_twice(b, b.op(Reshape(), b.op(Sigmoid(), b.input(normal(3, 5))), np.array([5, 3]))),
-        lambda b: requantised(b, b.op(Slice(), b.input(normal(4, 5)), np.array([1]), np.array([3]), np.array([0]))),
+        lambda b: requantised(b, b.op(Reshape(), b.input(normal(3, 5)), np.array([5, 3]))),
+        lambda b: requantised(
+            b, b.op(Slice(), b.op(Sigmoid(), b.input(normal(4, 5))), np.array([1]), np.array([3]), np.array([0]))
+        ),
         lambda b: b.op(
             QuantizeLinear(axis=0),
-            b.op(Reshape(), b.input(normal(3, 5)), np.array([5, 3])),
+            b.op(Reshape(), b.op(Sigmoid(), b.input(normal(3, 5))), np.array([5, 3])),
             np.full(5, 0.1, np.float32),
             np.zeros(5, np.uint8),
         ),
     ],
-    ids=["read twice", "a part", "scales by place"],
+    ids=["read twice", "an input", "a part", "scales by place"],
 )
 def test_quantised_where_it_is_moved(author: object) -> None:
     _, report = rewritten(author, atol=1)  # type: ignore[arg-type]

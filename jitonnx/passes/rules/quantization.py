@@ -12,11 +12,13 @@ from jitonnx.ops.fused import ROUNDED, Lookup, Pointwise, SumOfBytes
 from jitonnx.ops.onnx.activation import Relu
 from jitonnx.ops.onnx.arithmetic import Add, Clip, IsNaN, Mul
 from jitonnx.ops.onnx.cast import Cast
+from jitonnx.ops.onnx.concat_split import Concat
 from jitonnx.ops.onnx.convolution import Conv
 from jitonnx.ops.onnx.depth_to_space import DepthToSpace, SpaceToDepth
 from jitonnx.ops.onnx.gather import Gather
 from jitonnx.ops.onnx.logic import Where
 from jitonnx.ops.onnx.matmul import Gemm, MatMul
+from jitonnx.ops.onnx.normalization import LayerNormalization, RMSNormalization
 from jitonnx.ops.onnx.pooling import GlobalAveragePool, MaxPool
 from jitonnx.ops.onnx.quantization import (
     ConvInteger,
@@ -30,6 +32,7 @@ from jitonnx.ops.onnx.quantization import (
 from jitonnx.ops.onnx.reduction import ReduceMean
 from jitonnx.ops.onnx.shape import Expand, Flatten, Reshape, Squeeze, Transpose, Unsqueeze
 from jitonnx.ops.onnx.slice import Slice
+from jitonnx.ops.onnx.softmax import Softmax
 from jitonnx.ops.onnx.tile import Tile
 from jitonnx.passes.report import Reason
 from jitonnx.passes.rewriting import Decline, Edit, Level, Result, array, producer, ranked, rule, scalar
@@ -169,6 +172,8 @@ def moved_integers(node: Node, edit: Edit) -> Result:
 
 _REORDERS = (DepthToSpace, Expand, Flatten, Reshape, SpaceToDepth, Squeeze, Tile, Transpose, Unsqueeze)
 """Operators whose result has all elements of their first input: quantising that is no more work."""
+_GIVES_BYTES = (LayerNormalization, RMSNormalization, Softmax)
+"""Operators beside elementwise ones whose kernels quantise what they give."""
 
 
 _MOST_SUMMED = (1 << 24) // 255
@@ -232,9 +237,40 @@ def quantised_before_moved(node: Node, edit: Edit) -> Result:
         return None
     if x is None or array(x) is not None or not ranked(above) or x.dtype is not DType.FLOAT:
         return None
+    made = None if x.producer is None else x.producer.operator
+    if made is None or not (made.elementwise or isinstance(made, _GIVES_BYTES)):  # it would be a pass of its own
+        return None
     edit.consume([above])
     numbers = edit.add(node.operator, x, edit.constant(scales.reshape(())), _single(edit, zero))
     return edit.add(above.operator, numbers, *above.inputs[1:])
+
+
+@rule(
+    "concatenated integers",
+    QuantizeLinear,
+    equation="QuantizeLinear(Concat(DequantizeLinear(x), …)) = Concat(QuantizeLinear(DequantizeLinear(x)), …)",
+    level=Level.EXTENDED,
+)
+def concatenated_integers(node: Node, edit: Edit) -> Result:
+    """Bytes are joined: those of the result's scale as they are, others quantised anew one by one. What further nodes
+    read as float32 is left, which is then made once for all of them.
+
+    before: QuantizeLinear(Concat(DequantizeLinear(x, s, z), DequantizeLinear(y, t, u)), r, v)
+    after:  Concat(QuantizeLinear(DequantizeLinear(x, s, z), r, v), QuantizeLinear(DequantizeLinear(y, t, u), r, v))
+    """
+    joined, scale, zero = (*node.inputs, None)[:3]
+    above = producer(joined, Concat)
+    if above is None or joined is None or node.output.dtype not in _BYTES or not ranked(node):
+        return None
+    scales, zeros = array(scale), None if zero is None else array(zero)  # type: ignore[arg-type]
+    if scales is None or scales.size != 1 or (zero is not None and zeros is None) or not _alone(edit, joined):
+        return None
+    parts = [part for part in above.inputs if part is not None]
+    if any(_dequantised(part) is None or not _alone(edit, part) for part in parts):
+        return None
+    edit.consume([above])
+    given = edit.constant(scales.reshape(())), _single(edit, zero)
+    return edit.add(above.operator, *(edit.add(node.operator, part, *given) for part in parts))
 
 
 @rule(
@@ -628,6 +664,7 @@ RULES = (
     mean_of_integers,
     moved_integers,
     quantised_before_moved,
+    concatenated_integers,
     quantised_again,
     no_nan_among_integers,
     table_of_bytes,
