@@ -270,7 +270,7 @@ def nested(outer: int = 50, inner: int = 20, width: int = 64) -> LoopCase:
     given, goes_on = _flags("inner_")
     graph = _body(within, [*given, _tensor("u", row)], [goes_on, _tensor("u_next", row)])
     body.nodes.append(helper.make_node("Loop", ["m", "", "s"], ["t"], body=graph))
-    body.rename(body.add("Sub", "t", "s"), "s_next")
+    body.rename(body.add("Neg", "t"), "s_next")
     body.rename("t", "row")
     body.rename("body_going", "body_goes_on")
     given, goes_on = _flags("body_")
