@@ -25,6 +25,7 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from jitonnx.calibration import UNROLL, fma_ir, read_ir
+from jitonnx.kernels.parts.bfloat16 import TILE_FEATURES
 from jitonnx.runtime.cpu import available
 from jitonnx.target import host, named
 
@@ -62,15 +63,16 @@ def byte_peak(threads: int = 1, rounds: int = 30, cpu: str = "host", clock: Cloc
     if kind not in ("tiles", "dot") or (kind == "tiles" and available(_TILE_FEATURES) != set(_TILE_FEATURES)):
         return 4 * fma_peak(threads, rounds, cpu, clock)
     lanes, chains = target.lanes(4), target.vector_registers * 3 // 4
-    states = [_aligned(max(lanes * chains, _TILE_STATE // 4)) for _ in range(threads)]
-    for state in states:
-        numbers = np.random.default_rng(0).integers(0, 256, state.nbytes, np.uint8)
-        numbers[:64] = _TILE_CONFIGURATION
-        state.view(np.uint8)[:] = numbers
-    kernel = _byte_kernel(kind, lanes, chains).call
-    seconds = _best_seconds_per_step([_bind(kernel, state.ctypes.data) for state in states], rounds, clock)
     operations = 4 * 2 * 16**2 * 64 if kind == "tiles" else 2 * 4 * lanes * chains
-    return operations * threads / seconds / 1e9
+    return operations * _dots_per_second(_byte_kernel(kind, lanes, chains), lanes * chains, threads, rounds, clock)
+
+
+def bfloat16_peak(threads: int = 1, rounds: int = 30, cpu: str = "host", clock: Clock = time.perf_counter) -> float:
+    """The best rate of products of bfloat16 that are summed in float32, in GFLOP/s, as `byte_peak` measures: by tile
+    registers; on CPUs without those, where operands are not rounded, the FMA peak."""
+    if not named(cpu).multiplies_bfloat16 or available(TILE_FEATURES) != set(TILE_FEATURES):
+        return fma_peak(threads, rounds, cpu, clock)
+    return 4 * 2 * 16**2 * 32 * _dots_per_second(_bfloat16_kernel(), 0, threads, rounds, clock)
 
 
 _TILE_FEATURES = ("amx-int8", "amx-tile")
@@ -267,7 +269,25 @@ def _byte_kernel(kind: str, lanes: int, chains: int) -> _Fma:
     return _Fma(signature(engine.get_function_address("dots")), engine)
 
 
-def _tiles_ir(name: str) -> str:
+@cache
+def _bfloat16_kernel() -> _Fma:
+    engine = _engine(_tiles_ir("dots", "tdpbf16ps"))
+    signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
+    return _Fma(signature(engine.get_function_address("dots")), engine)
+
+
+def _dots_per_second(kernel: _Fma, words: int, threads: int, rounds: int, clock: Clock) -> float:
+    """Billions of steps a second of a kernel on random numbers, by all threads."""
+    states = [_aligned(max(words, _TILE_STATE // 4)) for _ in range(threads)]
+    for state in states:
+        numbers = np.random.default_rng(0).integers(0, 256, state.nbytes, np.uint8)
+        numbers[:64] = _TILE_CONFIGURATION
+        state.view(np.uint8)[:] = numbers
+    seconds = _best_seconds_per_step([_bind(kernel.call, state.ctypes.data) for state in states], rounds, clock)
+    return threads / seconds / 1e9
+
+
+def _tiles_ir(name: str, product: str = "tdpbusd") -> str:
     """name(state, steps): `steps` times the products of two tiles by two; state: the configuration and these four."""
     loads = "\n".join(
         f"  %p{t} = getelementptr i8, ptr %state, i64 {64 + 1024 * t}\n"
@@ -276,13 +296,13 @@ def _tiles_ir(name: str) -> str:
     )
     zeros = "\n".join(f"  call void @llvm.x86.tilezero(i8 {t})" for t in range(4))
     products = "\n".join(
-        f"  call void @llvm.x86.tdpbusd(i8 {2 * i + j}, i8 {4 + i}, i8 {6 + j})" for i in range(2) for j in range(2)
+        f"  call void @llvm.x86.{product}(i8 {2 * i + j}, i8 {4 + i}, i8 {6 + j})" for i in range(2) for j in range(2)
     )
     return f"""
 declare void @llvm.x86.ldtilecfg(ptr)
 declare void @llvm.x86.tileloadd64(i8 immarg, ptr, i64)
 declare void @llvm.x86.tilezero(i8 immarg)
-declare void @llvm.x86.tdpbusd(i8 immarg, i8 immarg, i8 immarg)
+declare void @llvm.x86.{product}(i8 immarg, i8 immarg, i8 immarg)
 declare void @llvm.x86.tilerelease()
 define void @{name}(ptr %state, i64 %steps) {{
 entry:
@@ -436,6 +456,7 @@ def main() -> None:
 
 def _limits(threads: int) -> dict[str, float]:
     limits = {"float32 FMA, GFLOP/s": fma_peak(threads), "products of bytes, GOP/s": byte_peak(threads)}
+    limits["products of bfloat16, GFLOP/s"] = bfloat16_peak(threads)
     for level, nbytes in working_sets().items():
         limits[f"copy in {level} ({nbytes >> 10} KiB), GB/s"] = copy_bandwidth(nbytes, threads)
     limits["read from memory, GB/s"] = read_bandwidth(working_sets()["memory"], threads)

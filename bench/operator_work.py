@@ -59,18 +59,31 @@ class Work(NamedTuple):
     times that."""
     byte_products: int = 0
     """Operations of products of bytes, for which CPUs have instructions of their own; `flops` are the others."""
+    rounded_products: int = 0
+    """Operations of products whose operands are rounded to bfloat16, which tile registers multiply."""
 
 
-def work(model: onnx.ModelProto, net: Net, outputs: Sequence[np.ndarray]) -> Work:
-    """The work of a case whose outputs are these."""
+def work(model: onnx.ModelProto, net: Net, outputs: Sequence[np.ndarray], precision: str = "float32") -> Work:
+    """The work of a case whose outputs are these. precision: of products with constant weights, which take two bytes an
+    element with bfloat16.
+    """
     read = {name: array.nbytes for name, array in (net.feeds | net.weights).items()}
     written = sum(array.nbytes for array in outputs)
     if net.picked is not None:
         read[net.picked] = written
     shapes = _shapes(model)
-    nodes = [(node.op_type in _OF_BYTES, _flops(node, shapes, net.weights)) for node in model.graph.node]
-    flops, of_bytes = (sum(count for kind, count in nodes if kind is wanted) for wanted in (False, True))
-    return Work(flops, sum(read.values()) + written, _element_bytes(net.feeds.values(), outputs[0]), of_bytes)
+    kinds = {
+        **dict.fromkeys(_OF_BYTES, "bytes"),
+        **dict.fromkeys(_ROUNDED if precision == "bfloat16" else (), "rounded"),
+    }
+    counted = dict.fromkeys(("", "bytes", "rounded"), 0)
+    for node in model.graph.node:
+        kind = kinds.get(node.op_type, "")
+        counted[kind] += _flops(node, shapes, net.weights)
+        if kind == "rounded" and node.input[1] in net.weights:
+            read[node.input[1]] = net.weights[node.input[1]].size * 2
+    size = _element_bytes(net.feeds.values(), outputs[0])
+    return Work(counted[""], sum(read.values()) + written, size, counted["bytes"], counted["rounded"])
 
 
 def _element_bytes(feeds: Iterable[np.ndarray], output: np.ndarray) -> int:
@@ -88,14 +101,15 @@ class Bound(NamedTuple):
     """The limit that binds some work."""
 
     limit: str
-    """"FMA", "dots" (products of bytes), "call", or where data of this size lie: "L1", "L2", "L3" or "memory"."""
+    """"FMA", "dots" (products of bytes), "tiles" (of bfloat16), "call", or where data of this size lie: "L1", "L2",
+    "L3" or "memory"."""
     amount: float
     """What is counted against it: floating-point operations (of float32), bytes, or one call."""
 
     @property
     def unit(self) -> str:
         """The unit of rates, with as many a second of what is counted."""
-        return {"FMA": "GFLOP/s", "dots": "GOP/s", "call": "Mcall/s"}.get(self.limit, "GB/s")
+        return {"FMA": "GFLOP/s", "dots": "GOP/s", "tiles": "GFLOP/s", "call": "Mcall/s"}.get(self.limit, "GB/s")
 
     def rate(self, seconds: float) -> float:
         """Give the rate in `unit`, when the work is done in so many seconds."""
@@ -118,7 +132,13 @@ class Limits:
     def described(self) -> dict[str, Bound]:
         """A bound of each kind, to tell the limits by: copies of half of each cache."""
         copies = {level: Bound(level, nbytes) for level, nbytes in machine.working_sets().items()}
-        return {"FMA": Bound("FMA", 1e9), "dots": Bound("dots", 1e9), **copies, "call": Bound("call", 1)}
+        return {
+            "FMA": Bound("FMA", 1e9),
+            "dots": Bound("dots", 1e9),
+            "tiles": Bound("tiles", 1e9),
+            **copies,
+            "call": Bound("call", 1),
+        }
 
     def seconds(self, bound: Bound, rounds: int = 3) -> float:
         """The time of the work at its limit, measured now: the best of `rounds` looks of about 10 ms."""
@@ -130,6 +150,7 @@ class Limits:
         bounds = [
             Bound("FMA", work.flops * work.element_bytes / 4),
             Bound("dots", work.byte_products),
+            Bound("tiles", work.rounded_products),
             Bound(self._level(work.bytes), work.bytes),
             Bound("call", 1),
         ]
@@ -147,7 +168,7 @@ class Limits:
 
         Copies of less than a step of every thread, or of far more than the caches, run at the same rates as those.
         """
-        if bound.limit in ("FMA", "dots", "call"):
+        if bound.limit in ("FMA", "dots", "tiles", "call"):
             return Bound(bound.limit, 1)
         least, most = machine.smallest_copy(self.threads), machine.working_sets()["memory"]
         return Bound(bound.limit, max(least, min(int(bound.amount), most)))
@@ -157,6 +178,8 @@ class Limits:
             return bound.amount / machine.fma_peak(self.threads, rounds, self.cpu, self.clock) / 1e9
         if bound.limit == "dots":
             return bound.amount / machine.byte_peak(self.threads, rounds, self.cpu, self.clock) / 1e9
+        if bound.limit == "tiles":
+            return bound.amount / machine.bfloat16_peak(self.threads, rounds, self.cpu, self.clock) / 1e9
         if bound.limit == "call":
             return min(timeit.repeat(self._call, number=100, repeat=rounds)) / 100
         nbytes = int(bound.amount)
@@ -256,4 +279,6 @@ _PRODUCTS: dict[str, Callable[[_Shapes, tuple[int, ...], _Attributes], int]] = {
 }
 """Operations by shapes of inputs and output, and attributes."""
 
-_OF_BYTES = frozenset(("QLinearConv", "QLinearMatMul"))
+_OF_BYTES = ("QLinearConv", "QLinearMatMul")
+_ROUNDED = ("MatMul", "Gemm", "Conv")
+"""With constant weights, as the cases that are measured so have them."""

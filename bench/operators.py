@@ -3,6 +3,7 @@
     python -m bench.operators                           # all cases, one thread
     python -m bench.operators conv softmax/1x --threads 2
     python -m bench.operators --json rows.json --plot chart.png
+    python -m bench.operators convolution product --precision bfloat16         # our share of the tile registers' peak
     python -m bench.operators convolution product --cpu haswell --clock cpu    # our share of the FMA peak of AVX2
 
 A filter keeps the cases whose "family/case" contains it. Both runtimes and the measurement of the limit take turns in
@@ -40,9 +41,10 @@ from bench.operator_work import Limits, work
 
 BLOCK_SECONDS = 0.05
 """Length of a block of runs: many short rounds even out other processes' turns better than few long ones."""
-TOLERANCE = 1e-4
-"""Largest difference allowed where outputs are floating-point numbers; others must be equal, but for quantised results,
-which may differ by a unit: onnxruntime's float32 scales are multiplied in another order."""
+TOLERANCES = {"float32": 1e-4, "bfloat16": 2e-2}
+"""Largest difference allowed where outputs are floating-point numbers, by the precision of products; others must be
+equal, but for quantised results, which may differ by a unit: onnxruntime's float32 scales are multiplied in another
+order."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +74,11 @@ class Row:
         return math.nan if self.onnxruntime is None else self.onnxruntime / self.ours
 
 
-def measure(case: Case, limits: Limits, rounds: int, block_seconds: float = BLOCK_SECONDS) -> Row:
-    """Run a case with both runtimes in turns, and in its turn measure the limit that binds it."""
+def measure(
+    case: Case, limits: Limits, rounds: int, block_seconds: float = BLOCK_SECONDS, precision: str = "float32"
+) -> Row:
+    """Run a case with both runtimes in turns, and in its turn measure the limit that binds it. precision: of our
+    products with constant weights."""
     import onnxruntime
 
     import jitonnx
@@ -85,6 +90,7 @@ def measure(case: Case, limits: Limits, rounds: int, block_seconds: float = BLOC
     data, feeds = model.SerializeToString(), net.feeds
     our_options, their_options = jitonnx.SessionOptions(), onnxruntime.SessionOptions()
     our_options.add_session_config_entry("jitonnx.cpu", limits.cpu)
+    our_options.add_session_config_entry("jitonnx.precision", precision)
     our_options.intra_op_num_threads = their_options.intra_op_num_threads = limits.threads
     our_session = jitonnx.InferenceSession(data, our_options)
     their_session = None
@@ -92,7 +98,7 @@ def measure(case: Case, limits: Limits, rounds: int, block_seconds: float = BLOC
         their_session = onnxruntime.InferenceSession(data, their_options, providers=["CPUExecutionProvider"])
     ours = our_session.run(None, feeds)
     theirs = evaluate(load(data).graph, feeds) if their_session is None else their_session.run(None, feeds)
-    needed = work(model, net, theirs)
+    needed = work(model, net, theirs, precision)
     bound = limits.binding(needed)
     # The limit right behind our turn: cores slow down under wide vectors, and speed up again.
     our_block = block_of(partial(our_session.run, None, feeds), block_seconds, limits.clock)
@@ -103,6 +109,7 @@ def measure(case: Case, limits: Limits, rounds: int, block_seconds: float = BLOC
     apart, engine = difference(ours, theirs), our_session.engine
     schedule = engine.schedule if isinstance(engine, Engine) else None
     exact = all(array.dtype.kind != "f" for array in theirs)
+    allowed = 1.01 / 255 if needed.byte_products else 0 if exact else TOLERANCES[precision]
     return Row(
         case.family,
         case.name,
@@ -114,10 +121,10 @@ def measure(case: Case, limits: Limits, rounds: int, block_seconds: float = BLOC
         bound.limit,
         least / our_seconds,
         apart,
-        needed.flops,
+        needed.flops + needed.rounded_products,
         needed.bytes,
         schedule is not None and any(True for _ in schedule.host_steps()),
-        apart > (1.01 / 255 if needed.byte_products else 0 if exact else TOLERANCE),
+        apart > allowed,
     )
 
 
@@ -191,6 +198,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("filters", nargs="*", metavar="FILTER", help='parts of "family/case"; default: all cases')
     parser.add_argument("--threads", type=int, default=1, help="threads of each runtime (default 1)")
     parser.add_argument("--cpu", default="host", help="compile for this CPU, and measure its FMA peak: haswell, ...")
+    parser.add_argument("--precision", default="float32", choices=list(TOLERANCES), help="of our products")
     add_clock(parser)
     parser.add_argument("--rounds", type=int, default=7, help="rounds of turns (default 7)")
     parser.add_argument("--list", action="store_true", help="only name the cases")
@@ -203,7 +211,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.list:
         print("\n".join(f"{case.family}/{case.name}" for case in chosen))
         return
-    rows = _measure_all(chosen, Limits(options.threads, options.cpu, options.clock), options.rounds)
+    limits = Limits(options.threads, options.cpu, options.clock)
+    rows = _measure_all(chosen, limits, options.rounds, options.precision)
     print(f"\n{summary(rows)}")
     if options.json:
         options.json.write_text(json.dumps(_report(rows, options.threads), indent=1))
@@ -215,7 +224,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit("wrong answers: " + "; ".join(wrong))
 
 
-def _measure_all(chosen: Sequence[Case], limits: Limits, rounds: int) -> list[Row]:
+def _measure_all(chosen: Sequence[Case], limits: Limits, rounds: int, precision: str) -> list[Row]:
     """The rows, each printed as soon as it is there."""
     bounds = limits.described().items()
     rates = ", ".join(f"{name} {bound.rate(limits.seconds(bound)):.3g} {bound.unit}" for name, bound in bounds)
@@ -224,7 +233,7 @@ def _measure_all(chosen: Sequence[Case], limits: Limits, rounds: int) -> list[Ro
     for case in chosen:
         if not rows or rows[-1].family != case.family:
             print(f"\n{case.family}")
-        rows.append(measure(case, limits, rounds))
+        rows.append(measure(case, limits, rounds, precision=precision))
         print(line(rows[-1]), flush=True)
     return rows
 

@@ -8,7 +8,7 @@ import pytest
 
 from bench import operator_chart, operators
 from bench.operator_cases import CASES, Case, cases
-from bench.operator_models import Net, activated, integer_conv, integer_product
+from bench.operator_models import Net, activated, gemm, integer_conv, integer_product
 from bench.operator_work import Bound, Limits, Work, work
 
 
@@ -19,6 +19,7 @@ def limits(monkeypatch):
     rates = {1 << 15: 200.0, 1 << 20: 100.0, 1 << 25: 50.0, 1 << 28: 10.0}
     monkeypatch.setattr("bench.machine.fma_peak", lambda threads, rounds, cpu, clock: 100.0)
     monkeypatch.setattr("bench.machine.byte_peak", lambda threads, rounds, cpu, clock: 1000.0)
+    monkeypatch.setattr("bench.machine.bfloat16_peak", lambda threads, rounds, cpu, clock: 1000.0)
     monkeypatch.setattr("bench.machine.cache_sizes", lambda: caches)
 
     def copy_bandwidth(nbytes, threads, *, streaming=False, rounds):
@@ -130,6 +131,16 @@ def test_products_of_bytes_are_held_to_a_limit_of_their_own(limits):
     assert limits.seconds(Bound("dots", 1e12)) == 1
     images, net = tiny(integer_conv((1, 16, 8, 8), 32, 3, 2)).make()
     assert work(images, net, [np.zeros((1, 4, 4, 32), np.uint8)]).byte_products == 2 * 16 * 32 * 16 * 9
+
+
+def test_products_in_bfloat16_are_held_to_the_tiles(limits):
+    model, net = tiny(gemm(64, 512, 256)).make()
+    outputs = [np.zeros((64, 256), np.float32)]
+    assert work(model, net, outputs).flops == 2 * 64 * 512 * 256
+    needed = work(model, net, outputs, "bfloat16")
+    assert (needed.flops, needed.rounded_products) == (0, 2 * 64 * 512 * 256)
+    assert needed.bytes == 4 * (64 * 512 + 256 + 64 * 256) + 2 * 512 * 256
+    assert limits.seconds(Bound("tiles", 1e12)) == 1
 
 
 def test_limits_are_measured_anew_but_what_binds_stays(limits, monkeypatch):
