@@ -10,6 +10,7 @@ from jitonnx.plan.ahead import ask_ahead
 from jitonnx.plan.alike import share_kernels
 from jitonnx.plan.bands import in_bands
 from jitonnx.plan.choices import Choices
+from jitonnx.plan.denormals import without_denormals
 from jitonnx.plan.fusion import Group, fuse
 from jitonnx.plan.halves import place_halves
 from jitonnx.plan.placement import Placement
@@ -32,7 +33,7 @@ def make_plan(lowered: Lowered, target: Target, choices: Choices | None = None) 
 
 
 def _planned(lowered: Lowered, target: Target, choices: Choices) -> Plan:
-    lowered, notes = place_halves(lowered, takes_epilogue), []
+    lowered, notes = place_halves(without_denormals(lowered), takes_epilogue), []
     asked = choices.precision == "bfloat16"
     if target.multiplies_bfloat16:
         lowered = in_bfloat16(lowered, takes_epilogue, exactly=not asked)
