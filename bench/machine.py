@@ -69,8 +69,8 @@ def byte_peak(threads: int = 1, rounds: int = 30, cpu: str = "host", clock: Cloc
 
 def bfloat16_peak(threads: int = 1, rounds: int = 30, cpu: str = "host", clock: Clock = time.perf_counter) -> float:
     """The best rate of products of bfloat16 that are summed in float32, in GFLOP/s, as `byte_peak` measures: by tile
-    registers; on CPUs without those, where operands are not rounded, the FMA peak."""
-    if not named(cpu).multiplies_bfloat16 or available(TILE_FEATURES) != set(TILE_FEATURES):
+    registers; on CPUs without those the FMA peak."""
+    if named(cpu).bfloat16_products != "tiles" or available(TILE_FEATURES) != set(TILE_FEATURES):
         return fma_peak(threads, rounds, cpu, clock)
     return 4 * 2 * 16**2 * 32 * _dots_per_second(_bfloat16_kernel(), 0, threads, rounds, clock)
 

@@ -72,7 +72,7 @@ def choose(
             f"{PRECISION} is 'auto', which runs the model; code for another CPU ({CPU_NAME}) cannot be run here: give "
             "float32 or bfloat16"
         )
-    if not host().multiplies_bfloat16:
+    if not host().bfloat16_products:
         return PrecisionChoice("float32", None, "the CPU has no matrix instructions for bfloat16 that may be used")
     cache, key = KernelCache(default_directory()), _key(source, options, disabled, paths)
     known = None if key is None else cache.get(key)

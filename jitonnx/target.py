@@ -90,6 +90,7 @@ class Target:
             f"{self.vector_registers} registers of {self.vector_bytes} bytes; {core.fmas} FMA and {core.loads} loads "
             f"a cycle; {core.l3_bytes:g} bytes of the L3 cache, {core.memory_bytes:g} of memory an FMA; caches "
             f"{caches}; integers by {self.integer_products}"
+            + (f", bfloat16 by {self.bfloat16_products}" if self.bfloat16_products else "")
         )
 
     @property
@@ -114,10 +115,13 @@ class Target:
         return "dot" if dot else ""
 
     @property
-    def multiplies_bfloat16(self) -> bool:
-        """Whether products of bfloat16 are much faster than those of float32: in AMX's tile registers, whose CPUs have
-        AVX512-BF16, too. That alone has half the speed of float32 on Intel's CPUs."""
-        return self.vector_bytes == 64 and self._has("amx-bf16", False) and self._has("avx512bf16", False)
+    def bfloat16_products(self) -> str:
+        """How it multiplies bfloat16 much faster than float32, one of `jitonnx.kernels.bfloat16.spec.PRODUCTS`; "" if
+        it does not. CPUs with AMX have AVX512-BF16, too, which alone has half the speed of float32 on Intel's."""
+        if self.on_arm:
+            return "matrices" if self._has("bf16", self.cpu in _CPUS_WITH_MATRIX_PRODUCTS) else ""
+        tiles = self.vector_bytes == 64 and self._has("amx-bf16", False) and self._has("avx512bf16", False)
+        return "tiles" if tiles else ""
 
     @property
     def shifts_pairs(self) -> bool:

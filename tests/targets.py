@@ -15,6 +15,9 @@ on_x86_64 = pytest.mark.skipif(not ON_X86_64, reason="is about CPUs of x86-64")
 needs_bfloat16_tiles = pytest.mark.skipif(
     available(TILE_FEATURES) != set(TILE_FEATURES), reason="this CPU has no bfloat16 tiles"
 )
+needs_bfloat16_products = pytest.mark.skipif(
+    not host().bfloat16_products, reason="this CPU has no matrix instructions for bfloat16"
+)
 
 
 def named(cpu: str) -> Target:

@@ -35,7 +35,7 @@ def make_plan(lowered: Lowered, target: Target, choices: Choices | None = None) 
 def _planned(lowered: Lowered, target: Target, choices: Choices) -> Plan:
     lowered, notes = place_halves(without_denormals(lowered), takes_epilogue), []
     asked = choices.precision == "bfloat16"
-    if target.multiplies_bfloat16:
+    if target.bfloat16_products:
         lowered = in_bfloat16(lowered, takes_epilogue, exactly=not asked)
     elif asked:
         notes.append(NO_BFLOAT16)

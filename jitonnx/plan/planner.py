@@ -76,7 +76,7 @@ class Planner:
     @property
     def rounds_products(self) -> bool:
         """Whether products are to round their operands to bfloat16: that was asked for, and is faster on the CPU."""
-        return self.choices.precision == "bfloat16" and self.target.multiplies_bfloat16
+        return self.choices.precision == "bfloat16" and self.target.bfloat16_products != ""
 
     # ------------------------------------------------------------ operands
 

@@ -24,7 +24,7 @@ from jitonnx.ir.types import TensorType
 
 NO_BFLOAT16 = (
     "bfloat16 was asked for; products and convolutions are done in float32, as the CPU has no matrix instructions for "
-    "bfloat16 (AMX), or this process may not use them"
+    "bfloat16 (AMX, AArch64's bfmmla), or this process may not use them"
 )
 _LEAST_PRODUCTS = 1 << 9
 """Elements of the weights from which on bfloat16 is faster, in a convolution, which has many rows."""

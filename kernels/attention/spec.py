@@ -213,7 +213,8 @@ def choose(
     if keys is not None and value_depth is not None and max(keys, value_depth) <= min(used):
         used = [min(used)]
     rows: tuple[int, ...] = (6, 1) if queries is None else (min(6, max(1, queries)),)
-    if rounded and rows_lie and (queries is None or queries >= TILED_ROWS):
+    tiles = rounded and rows_lie and target.bfloat16_products == "tiles"
+    if tiles and (queries is None or queries >= TILED_ROWS):
         rows = (TILED_ROWS, 1) if queries is None else (TILED_ROWS,)
         widths = tuple(sorted(set(used), reverse=True))
         in_place = queries is None

@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-from jitonnx.kernels.bfloat16.spec import BfloatBuffers, BfloatSpec
+from contextlib import AbstractContextManager, nullcontext
+
+from jitonnx.kernels.bfloat16.matrices import HEIGHTS, Sums
+from jitonnx.kernels.bfloat16.spec import STRIP, BfloatBuffers, BfloatSpec, MatricesSpec
 from jitonnx.kernels.language import types
-from jitonnx.kernels.language.code import Code, Kernel, Pointer
+from jitonnx.kernels.language.code import Code, Kernel, Pointer, Variable, remainder, smaller
 from jitonnx.kernels.language.epilogue import Epilogue, Stage
 from jitonnx.kernels.language.half import narrow_for_products
 from jitonnx.kernels.language.trace import Traced
-from jitonnx.kernels.parts.layouts import LINE
-from jitonnx.kernels.parts.tiled_kernel import TiledKernel
+from jitonnx.kernels.parts.layouts import LINE, TILE
+from jitonnx.kernels.parts.tiled_kernel import Block, TiledKernel
 from jitonnx.kernels.parts.tiled_rows import Copying
 
 _LANES = 16
-"""float32 in a vector; all CPUs with tiles have vectors of 64 bytes."""
+"""float32 that are rounded at a time: a vector of CPUs with tiles, four of AArch64."""
 
 
 def build(spec: BfloatSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
     """The kernel of `spec` for vectors of `lanes` float32."""
-    if lanes * 4 != LINE:
+    by_matrices = isinstance(spec, MatricesSpec)
+    if not by_matrices and lanes * 4 != LINE:
         raise ValueError(f"Bug: CPUs with tiles have vectors of {LINE} bytes, not of {lanes} float32")
     if epilogue is None and spec.result != "float32":
         raise ValueError(f"Bug: sums are float32, not {spec.result}, without an epilogue")
 
     def body(code: Code, begin: Traced, end: Traced) -> None:
         applied = Epilogue(code, epilogue, types.float32, lanes, _TYPES[spec.result])
-        _Bfloat(code, spec, applied).emit(begin, end)
+        (_Matrices if by_matrices else _Bfloat)(code, spec, applied).emit(begin, end)
 
     return body
 
@@ -42,10 +46,52 @@ class _Bfloat(TiledKernel):
         self._bfloat = spec
 
     def inner(self, code: Code) -> _Bfloat:
-        return _Bfloat(code, self._bfloat, self.epilogue)
+        return type(self)(code, self._bfloat, self.epilogue)
 
     def copying(self) -> Copying:
         return Copying(self.code, self.size, self.x, self.code.number(types.uint16, 0, self.spec.step), _rounded)
+
+
+class _Matrices(_Bfloat):
+    """Sums in vector registers, of a strip of columns of some rows at a time."""
+
+    TOGETHER = 1
+
+    def working(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def sum_block(
+        self, tiles: int, old: Block[Traced], new: Block[Traced], count: Traced, fetches: Traced, piece: Traced
+    ) -> Variable:
+        code, size, spec, r, column = self.code, self.size, self.spec, new.row, new.column
+        w = self.w.at(column / spec.width * (self.steps * (spec.width * LINE)))
+        columns = smaller(size.out_channels - column, spec.width)
+        most, least = HEIGHTS
+
+        def strips(height: int, first: Traced) -> None:
+            within = remainder(first, code.integer(TILE))
+            tile, pitch = self.tile(new.pixel, r + (first - within), count)
+            x = tile.at(within * pitch)
+            with code.loop(columns, 0, STRIP) as strip:
+                sums = Sums(code, height)
+                panel = w.at(strip * (self.steps * LINE))
+                done = code.variable(code.integer(0))
+
+                def steps(offset: Traced) -> None:
+                    with code.loop(self.tap_steps) as step:
+                        at = done.get()
+                        sums.add(x.at(offset + step * LINE), pitch, panel.at(at * (STRIP * LINE)))
+                        done.set(at + 1)
+
+                self.each_tap(steps)
+                sums.store(self.sums.at(new.sums).to(types.float32).at(first * spec.width + strip), spec.width)
+
+        with code.loop(new.live, 0, most) as first, code.either(new.live - first > least) as (many, few):
+            with many:
+                strips(most, first)
+            with few:
+                strips(least, first)
+        return code.variable(code.integer(0))
 
 
 def _rounded(source: Pointer, at: Traced, live: Traced | None = None) -> Traced:

@@ -1,7 +1,7 @@
 """What the kernel of products and convolutions in bfloat16 is, and how constant weights are packed; without LLVM.
 
-Both operands are rounded to bfloat16, to the nearest, ties to even; products are exact in float32 and summed there.
-Denormal numbers count as zero on the way.
+Both operands are rounded to bfloat16, to the nearest, ties to even; products are exact in float32 and summed there
+(by bfmmla, what is cut off a sum sets its last bit). Denormal numbers count as zero on the way.
 """
 
 from __future__ import annotations
@@ -13,8 +13,12 @@ from jitonnx.kernels.parts.bfloat16 import TILE_FEATURES, rounded
 from jitonnx.kernels.parts.tiled_products import TiledSizes, TiledSpec, chosen
 from jitonnx.records import dataclass
 
+PRODUCTS = ("tiles", "matrices")
+"""How products are summed: of matrices in tile registers (AMX), or of 2 x 4 and 4 x 2 numbers (AArch64's bfmmla)."""
 STEP = 32
 """Elements of a row in a cache line."""
+STRIP = 8
+"""Columns that products of small matrices sum at a time, and whose weights lie together then."""
 
 
 class BfloatBuffers(Arguments):
@@ -57,6 +61,36 @@ class BfloatSpec(TiledSpec):
 _BYTES = {"bfloat16": 2, "float32": 4}
 
 
-def choose(way: str, columns: int, depth: int, rows: int | None, x_type: str, result: str) -> BfloatSpec:
-    """The kernel for this many columns, products of each sum, and rows (None: known only at run time)."""
-    return BfloatSpec(way, x_type=x_type, result=result, **chosen(columns, depth * columns * 2, rows))
+@dataclass(frozen=True)
+class MatricesSpec(BfloatSpec):
+    """Sums by products of 2 x 4 and 4 x 2 numbers, in vector registers, a strip of columns of a few rows at a time.
+
+    Nothing is asked for ahead: `fetched` is 0.
+    """
+
+    TASK_PRODUCTS = 1 << 19
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        return ("bf16",)
+
+    @property
+    def packing(self) -> tuple[str, bool, int, int]:
+        return f"{self.family} matrices", self.by_taps, self.width, self.run
+
+    def layout(self, depth: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """[strip][fours][pair][2 columns][4]: strips of 8 columns one after the other, each with the matrices of four
+        elements of its pairs of columns."""
+        return (self.width // STRIP, STRIP // 2, 2, depth // 4, 4), (0, 3, 1, 2, 4)
+
+
+def choose(products: str, way: str, columns: int, depth: int, rows: int | None, x_type: str, result: str) -> BfloatSpec:
+    """The kernel for this many columns, products of each sum, and rows (None: known only at run time).
+
+    products: one of PRODUCTS.
+    """
+    blocks = chosen(columns, depth * columns * 2, rows)
+    if products == "tiles":
+        return BfloatSpec(way, x_type=x_type, result=result, **blocks)
+    blocks = {name: blocks[name] for name in blocks if name in ("width", "near")}
+    return MatricesSpec(way, x_type=x_type, result=result, **blocks)

@@ -48,12 +48,18 @@ def narrow_bfloat16(x: Traced) -> Traced:
 
 def narrow_for_products(first: Traced, second: Traced) -> Traced:
     """The bits of the bfloat16 next to the float32 of two vectors of 16, as one, for products that take denormal
-    numbers for zero: what they become. By AVX512-BF16's instruction."""
+    numbers for zero: what they may become. By AVX512-BF16's instruction, or AArch64's."""
     builder, halves = first.builder, ir.VectorType(ir.BfloatType(), 32)
-    values = [second.value, first.value]
-    function = declared(builder, "llvm.x86.avx512bf16.cvtne2ps2bf16.512", halves, [value.type for value in values])
-    bits = builder.bitcast(builder.call_pure(function, values), ir.VectorType(_I16, 32))
-    return Traced(builder, types.uint16, bits)
+    if first.target.on_arm:
+        joined = builder.shuffle_vector(
+            first.value, second.value, ir.Constant(ir.VectorType(_I32, 32), list(range(32)))
+        )
+        rounded = builder.fptrunc(joined, halves)
+    else:
+        values = [second.value, first.value]
+        function = declared(builder, "llvm.x86.avx512bf16.cvtne2ps2bf16.512", halves, [value.type for value in values])
+        rounded = builder.call_pure(function, values)
+    return Traced(builder, types.uint16, builder.bitcast(rounded, ir.VectorType(_I16, 32)))
 
 
 def widen(bits: Traced, kind: str) -> Traced:

@@ -246,6 +246,6 @@ def choose(bits: int, block: int, zeros: str, target: Target, rounded: bool = Fa
 
     Tiles of many rows are 12 x 2 vectors with 32 registers (24 sums, 2 of the panel, a factor), 6 x 2 with 16.
     """
-    rounded = rounded and target.multiplies_bfloat16 and block >= STEP
+    rounded = rounded and target.bfloat16_products == "tiles" and block >= STEP
     rows = (2 * TILE, TILE) if rounded else (12, 4, 1) if target.vector_registers >= 32 else (6, 2, 1)
     return NBitsSpec(bits, block, target.byte_dots or "float", VECTORS * target.lanes(4), rows, zeros, rounded)

@@ -1,4 +1,5 @@
-"""The kernel of products and convolutions in AMX's tile registers, whatever their operands are. A task:
+"""The kernel of products and convolutions in AMX's tile registers, whatever their operands are, or by what else sums
+tiles. A task:
 
 its rows copied to scratch memory, unless they are read in place        second-level cache
 for each group of rows                                                  a block while the task's panels stay near
@@ -12,7 +13,8 @@ behind each step of the next block.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Generic, NamedTuple, TypeVar
 
 from jitonnx.kernels.language import types
@@ -33,8 +35,6 @@ from jitonnx.kernels.parts.tiled_products import (
 )
 from jitonnx.kernels.parts.tiled_rows import Copying
 
-_TOGETHER = 4
-"""Rows of a block of sums in memory that go through the epilogue at a time."""
 _PIECE = 8
 """What pieces of the epilogue are multiples of, in rows."""
 _FETCHED_BYTES = 64 << 10
@@ -46,7 +46,7 @@ _AHEAD = 24
 _Value = TypeVar("_Value")
 
 
-class _Block(NamedTuple, Generic[_Value]):
+class Block(NamedTuple, Generic[_Value]):
     """Sums in memory: of which output pixels and columns they are."""
 
     pixel: _Value
@@ -65,6 +65,8 @@ class TiledKernel:
 
     PRODUCT: str
     """The instruction."""
+    TOGETHER = 4
+    """Rows of a block of sums in memory that go through the epilogue at a time."""
     begins = False
     """Whether sums begin with what `begin_panel` gives, and not with 0."""
 
@@ -96,14 +98,18 @@ class TiledKernel:
         """What copies rows to scratch memory."""
         raise NotImplementedError
 
+    def working(self) -> AbstractContextManager[None]:
+        """The context of all products."""
+        return configured(self.code)
+
     def begin_panel(self, column: Traced) -> None:
         """Puts what sums of a panel begin with where `first` points."""
 
     def emit(self, begin: Traced, end: Traced) -> None:
         code, size = self.code, self.size
         column_tasks = (size.out_channels + (size.task_columns - 1)) / size.task_columns
-        before = _Block(*(code.variable(code.integer(0)) for _ in _Block._fields))
-        with configured(code):
+        before = Block(*(code.variable(code.integer(0)) for _ in Block._fields))
+        with self.working():
             with code.loop(end, begin) as task:
                 first_call = task.equals(begin)
                 first_column = remainder(task, column_tasks) * size.task_columns
@@ -116,7 +122,7 @@ class TiledKernel:
                     fetches = one_if(first_call & first.equals(0))
                     with code.loop(end_column, first_column, self.spec.width) as column:
                         self._emit_panel(before, pixel, first, last, count, column, fetches)
-            self._finish_rest(_Block(*(variable.get() for variable in before)), code.variable(code.integer(0)))
+            self._finish_rest(Block(*(variable.get() for variable in before)), code.variable(code.integer(0)))
 
     def _fetch(self, column: Traced) -> None:
         """Asks for the beginning of a panel, while rows are copied."""
@@ -157,7 +163,7 @@ class TiledKernel:
 
     def _emit_panel(
         self,
-        before: _Block[Variable],
+        before: Block[Variable],
         pixel: Traced,
         first: Traced,
         last: Traced,
@@ -178,7 +184,7 @@ class TiledKernel:
     def _emit_block(
         self,
         tiles: int,
-        before: _Block[Variable],
+        before: Block[Variable],
         pixel: Traced,
         r: Traced,
         count: Traced,
@@ -186,12 +192,12 @@ class TiledKernel:
         fetches: Traced,
     ) -> None:
         """Sums of a block, which comes in the place of the one before; that one is finished."""
-        old, piece = _Block(*(variable.get() for variable in before)), self.piece
-        new = _Block(pixel, r, smaller(count - r, tiles * TILE), column, SUMS_BYTES - old.sums)
+        old, piece = Block(*(variable.get() for variable in before)), self.piece
+        new = Block(pixel, r, smaller(count - r, tiles * TILE), column, SUMS_BYTES - old.sums)
 
         def write(code: Code, *arguments: Traced) -> None:
-            split = len(_Block._fields)
-            old, new = _Block(*arguments[:split]), _Block(*arguments[split : 2 * split])
+            split = len(Block._fields)
+            old, new = Block(*arguments[:split]), Block(*arguments[split : 2 * split])
             self.inner(code)._write_block(tiles, old, new, *arguments[2 * split :])
 
         self.code.subroutine(f"block.{tiles}", [*old, *new, count, fetches, piece], write, inline=False)
@@ -199,15 +205,22 @@ class TiledKernel:
             variable.set(value)
 
     def _write_block(
-        self, tiles: int, old: _Block[Traced], new: _Block[Traced], count: Traced, fetches: Traced, piece: Traced
+        self, tiles: int, old: Block[Traced], new: Block[Traced], count: Traced, fetches: Traced, piece: Traced
     ) -> None:
-        code, size, spec = self.code, self.size, self.spec
+        finished = self.sum_block(tiles, old, new, count, fetches, piece)
+        self._finish_rest(old, finished)
+
+    def sum_block(
+        self, tiles: int, old: Block[Traced], new: Block[Traced], count: Traced, fetches: Traced, piece: Traced
+    ) -> Variable:
+        """Puts the sums of a block of so many tiles of rows in memory; how many rows of the one before are finished."""
+        code, spec = self.code, self.spec
         columns, r, column = spec.width // TILE, new.row, new.column
         panel_step = spec.width * LINE
         w = self.w.at(column / spec.width * (self.steps * panel_step))
         ahead = code.integer(_AHEAD * panel_step) if spec.once else self.steps * panel_step
         following = w.at(ahead + r / (2 * TILE) * (self.steps * (spec.fetched * LINE)))
-        x = [self._tile(new.pixel, r + i * TILE, count) for i in range(tiles)]
+        x = [self.tile(new.pixel, r + i * TILE, count) for i in range(tiles)]
         finished = code.variable(code.integer(0))
         if self.begins:
             begin_with(code, tiles, columns, self.first.to(types.int32))
@@ -227,16 +240,21 @@ class TiledKernel:
                 with code.when(finished.get() < old.live):
                     self._finish_piece(old, finished, piece)
 
-        if spec.by_taps:
-            with code.loop(size.kernel_height) as i, code.loop(size.kernel_width) as j:
-                pixels = i * size.dilation_height * self.across + j * size.dilation_width
-                steps(pixels * size.row_bytes)
-        else:
-            steps(code.integer(0))
+        self.each_tap(steps)
         store(code, tiles, columns, self.sums.at(new.sums))
-        self._finish_rest(old, finished)
+        return finished
 
-    def _tile(self, pixel: Traced, r: Traced, count: Traced) -> tuple[Pointer, Traced]:
+    def each_tap(self, steps: Callable[[Traced], None]) -> None:
+        """Has the steps of each tap emitted, which are told how many bytes behind a row of x its elements lie."""
+        code, size = self.code, self.size
+        if not self.spec.by_taps:
+            steps(code.integer(0))
+            return
+        with code.loop(size.kernel_height) as i, code.loop(size.kernel_width) as j:
+            pixels = i * size.dilation_height * self.across + j * size.dilation_width
+            steps(pixels * size.row_bytes)
+
+    def tile(self, pixel: Traced, r: Traced, count: Traced) -> tuple[Pointer, Traced]:
         """Tell where the tile of x from the task's row r on lies, and how many bytes its rows are apart."""
         size = self.size
         if self.spec.way != "in place":
@@ -245,12 +263,12 @@ class TiledKernel:
         part = r + TILE > count
         return x.unless(part, self.rows), select(part, size.row_bytes, size.x_pixel * self.spec.ITEM_BYTES)
 
-    def _finish_rest(self, block: _Block[Traced], finished: Variable) -> None:
+    def _finish_rest(self, block: Block[Traced], finished: Variable) -> None:
         """The epilogue on the rows of a block from number `finished` on."""
         with self.code.loop_while(lambda: finished.get() < block.live):
             self._finish_piece(block, finished, self.code.integer(2 * TILE))
 
-    def _finish_piece(self, block: _Block[Traced], finished: Variable, most: Traced) -> None:
+    def _finish_piece(self, block: Block[Traced], finished: Variable, most: Traced) -> None:
         """The epilogue on some rows of a block from number `finished` on, and into y. Fewer than are done together are
         done once more with those before them where these belong to the same row of pixels."""
         code, size, at = self.code, self.size, finished.get()
@@ -260,7 +278,7 @@ class TiledKernel:
             place = place - row * self.across
             left = smaller(size.out_width - place, left)
         run = smaller(left, most)
-        missing = larger(_TOGETHER - run, 0)
+        missing = larger(self.TOGETHER - run, 0)
         again = select((place >= missing) & (at >= missing), missing, 0)
         with code.when(run > 0):
             pixel = block.pixel + row * size.out_width + place - again
@@ -281,14 +299,14 @@ class TiledKernel:
     def _write_finish(self, first: Traced, count: Traced, row: Traced, column: Traced) -> None:
         code, size, width = self.code, self.size, self.spec.width
         lanes, sums = self.epilogue.lanes, self.sums.at(first).to(self.epilogue.element)
-        vectors, last = width // lanes, larger(count - _TOGETHER, 0)
-        with code.loop(count, 0, _TOGETHER) as start:
+        vectors, last = width // lanes, larger(count - self.TOGETHER, 0)
+        with code.loop(count, 0, self.TOGETHER) as start:
             i = smaller(start, last)  # the last ones are done twice rather than apart
-            places = [(i + j) * width + v * lanes for j in range(_TOGETHER) for v in range(vectors)]
+            places = [(i + j) * width + v * lanes for j in range(self.TOGETHER) for v in range(vectors)]
             emit_finish(
                 code,
                 self.epilogue,
-                shape=(_TOGETHER, vectors),
+                shape=(self.TOGETHER, vectors),
                 sums=[sums.load(place, lanes).value for place in places],
                 c=self.y.at((row + i) * size.y_pixel + column).value,
                 ldc=size.y_pixel.value,

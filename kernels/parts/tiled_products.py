@@ -193,12 +193,17 @@ class TiledSpec(KernelSpec):
         bytes_moved = read * self.x_bytes + self.ITEM_BYTES * depth * columns + rows * columns * self.y_bytes
         return Work(2 * rows * depth * columns, bytes_moved)
 
+    def layout(self, depth: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Into which parts the weights of a panel, [column][element], are split, and the order in which these lie:
+        [step][tile][row][column][group], what a step multiplies, its tiles of 16 columns one after the other, each with
+        16 rows of 32 bits a column."""
+        return (self.width // TILE, TILE, depth // self.step, TILE, 4 // self.ITEM_BYTES), (2, 0, 3, 1, 4)
+
     def packed(
         self, w: np.ndarray, element: np.typing.DTypeLike, convert: Callable[[np.ndarray], np.ndarray]
     ) -> np.ndarray:
-        """w [out_channels, taps, channels] -> `element`s [panel][step][tile][row][column][group], that `convert` makes:
-        what a step of a panel multiplies, its tiles of 16 columns one after the other, each with 16 rows of 32 bits a
-        column. Padded with zeros to whole panels and steps."""
+        """w [out_channels, taps, channels] -> `element`s that `convert` makes, panel by panel as `layout` has them.
+        Padded with zeros to whole panels and steps."""
         columns, taps, channels = w.shape
         if self.run:
             rows = -(-(taps * channels) // (self.run * self.runs)) * self.runs
@@ -208,17 +213,16 @@ class TiledSpec(KernelSpec):
             w = w.reshape(columns, taps, channels)
         elif not self.by_taps:
             w, taps, channels = w.reshape(columns, 1, taps * channels), 1, taps * channels
-        deep, tiles, group = self.whole(channels), self.width // TILE, 4 // self.ITEM_BYTES
-        steps, panels = taps * deep // self.step, -(-columns // self.width)
-        result = zeros(panels * steps * self.step * self.width, element)
-        target = result.reshape(panels, steps, tiles, TILE, TILE, group)
+        deep, panels = self.whole(channels), -(-columns // self.width)
+        split, order = self.layout(taps * deep)
+        result = zeros(panels * taps * deep * self.width, element)
+        target = result.reshape(panels, *(split[axis] for axis in order))
 
         def pack(panel: int) -> None:
             part = convert(w[panel * self.width : (panel + 1) * self.width])
             padded = np.zeros((self.width, taps, deep), element)
             padded[: len(part), :, :channels] = part
-            split = padded.reshape(tiles, TILE, steps, TILE, group)
-            target[panel] = split.transpose(2, 0, 3, 1, 4)
+            target[panel] = padded.reshape(split).transpose(order)
 
         for_each(pack, panels, result.nbytes)
         return result

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from bench.inner_loops import innermost_loops
 from jitonnx.kernels.bfloat16.kernel import build
-from jitonnx.kernels.bfloat16.spec import BfloatSpec, choose
+from jitonnx.kernels.bfloat16.matrices import HEIGHTS
+from jitonnx.kernels.bfloat16.spec import STRIP, BfloatSpec, choose
 from jitonnx.kernels.language.code import Code
 from jitonnx.kernels.language.half import narrow_bfloat16
 from jitonnx.kernels.language.trace import Traced
 from jitonnx.kernels.parts.bfloat16 import rounded
 from jitonnx.kernels.parts.layouts import WindowProduct
 from jitonnx.target import host
-from tests.kernels.harness import Compiled
+from tests.kernels.harness import Compiled, assembly
 from tests.kernels.layouts import row_product, window_product
 from tests.kernels.windows import convolved
-from tests.targets import needs_bfloat16_tiles
+from tests.targets import named, needs_bfloat16_products
+
+PRODUCTS = host().bfloat16_products
 
 
 def widened(bits: np.ndarray) -> np.ndarray:
@@ -32,7 +37,7 @@ def as_half(code: Code, x: Traced, batch: Traced, row: Traced, column: Traced, l
 @functools.cache
 def compiled(spec: BfloatSpec) -> Compiled:
     stage = as_half if spec.result == "bfloat16" else None
-    return Compiled(build(spec, 16, stage), host(), settled=spec.settled)
+    return Compiled(build(spec, host().lanes(4), stage), host(), settled=spec.settled)
 
 
 def aligned(array: np.ndarray) -> np.ndarray:
@@ -66,7 +71,7 @@ def product(way: str, m: int, n: int, k: int, x_type: str, result: str, gap: int
     random = np.random.default_rng(m * 1000 + n * 10 + k)
     draw = (lambda *s: random.integers(-8, 9, s)) if whole else (lambda *s: random.standard_normal(s))
     x, w = rounded(draw(m, k + gap).astype(np.float32)), draw(n, 1, k).astype(np.float32)
-    spec = choose(way, n, k, m, x_type, result)
+    spec = choose(PRODUCTS, way, n, k, m, x_type, result)
     given = row_product(m, n, k, k + gap, n + 3)
     y = run(spec, x, w, given, pieces=2)
     exact = widened(x[:, :k]).astype(float) @ widened(rounded(w[:, 0])).astype(float).T
@@ -88,7 +93,7 @@ SIZES = [
 ]
 
 
-@needs_bfloat16_tiles
+@needs_bfloat16_products
 @pytest.mark.parametrize("x_type", ["float32", "bfloat16"])
 @pytest.mark.parametrize("result", ["float32", "bfloat16"])
 @pytest.mark.parametrize("whole", [True, False])
@@ -97,7 +102,7 @@ def test_products_of_rows_that_are_copied(x_type: str, result: str, whole: bool)
         product("copied", m, n, k, x_type, result, gap=m % 3, whole=whole)
 
 
-@needs_bfloat16_tiles
+@needs_bfloat16_products
 @pytest.mark.parametrize("result", ["float32", "bfloat16"])
 def test_products_of_rows_in_place(result: str) -> None:
     for m, n, k in [(1, 40, 32), (16, 31, 64), (17, 33, 32), (31, 64, 96), (50, 17, 160), (129, 800, 1024)]:
@@ -113,12 +118,12 @@ def test_rounding() -> None:
     assert np.isnan(widened(rounded(strange))).all()
 
 
-@needs_bfloat16_tiles
+@needs_bfloat16_products
 def test_activations_are_rounded_to_the_nearest() -> None:
     random = np.random.default_rng(0)
     x = random.standard_normal((40, 64)).astype(np.float32)
     x[0, :4] = 1 + 2.0**-8, 1 + 3 * 2.0**-8, 1e-39, np.inf
-    spec = choose("copied", 64, 64, 40, "float32", "float32")
+    spec = choose(PRODUCTS, "copied", 64, 64, 40, "float32", "float32")
     given = row_product(40, 64, 64, 64, 64)
     sizes = spec.complete(given)
     y = np.zeros((40, 64), np.float32)
@@ -147,7 +152,7 @@ CONVOLUTIONS = [
 ]
 
 
-@needs_bfloat16_tiles
+@needs_bfloat16_products
 @pytest.mark.parametrize("x_type", ["float32", "bfloat16"])
 @pytest.mark.parametrize("way", ["gathered", "unfolded", "padded"])
 @pytest.mark.parametrize("gap", [0, 5])
@@ -158,7 +163,7 @@ def test_convolutions(x_type: str, way: str, gap: int) -> None:
         random = np.random.default_rng(channels)
         x = rounded(random.integers(-4, 5, (images, height, width, channels + gap)).astype(np.float32))
         w = random.integers(-4, 5, (outputs, kernel[0] * kernel[1], channels)).astype(np.float32)
-        spec = choose(way, outputs, w[0].size, out[0] * out[1] * images, x_type, "float32")
+        spec = choose(PRODUCTS, way, outputs, w[0].size, out[0] * out[1] * images, x_type, "float32")
         pixel = channels + gap
         given = window_product(
             (images, height, width, channels),
@@ -174,11 +179,38 @@ def test_convolutions(x_type: str, way: str, gap: int) -> None:
         np.testing.assert_array_equal(y, expected.reshape(-1, outputs))
 
 
-@needs_bfloat16_tiles
+@needs_bfloat16_products
 def test_empty() -> None:
     for m, n, k in [(0, 4, 3), (3, 4, 0)]:
         for way in ("copied", "in place"):
-            spec = choose(way, n, k, None, "bfloat16", "float32")
+            spec = choose(PRODUCTS, way, n, k, None, "bfloat16", "float32")
             given = row_product(m, n, k, k, n)
             y = run(spec, np.zeros((m, k), np.uint16), np.zeros((n, 1, k), np.float32), given)
             assert not y.any()
+
+
+def test_what_cpus_have() -> None:
+    ways = {"": ("haswell", "sapphirerapids", "neoverse-n1", "apple-m1"), "matrices": ("neoverse-v1", "neoverse-v2")}
+    for way, names in ways.items():
+        assert {named(name).bfloat16_products for name in names} == {way}
+    tiles = replace(named("sapphirerapids"), features="+amx-bf16,+avx512bf16")
+    assert tiles.bfloat16_products == "tiles"
+    without = replace(named("neoverse-v1"), features="+i8mm,-bf16")
+    assert without.bfloat16_products == ""
+
+
+@pytest.mark.parametrize("way", ["in place", "copied", "gathered", "unfolded", "padded"])
+def test_sums_of_matrices_stay_in_registers(way: str) -> None:
+    target = named("neoverse-v1")
+    spec = choose(target.bfloat16_products, way, 64, 256, None, "bfloat16", "float32")
+    text = assembly(build(spec, target.lanes(4)), target, spec.settled)
+    loops = innermost_loops(text, r"\tbfmmla\tv", target)
+    each = [rows // 2 * (STRIP // 2) * 2 for rows in HEIGHTS]  # two rows, two columns and four of eight elements
+    assert {loop.multiply_adds for loop in loops} == set(each)
+    assert not any(loop.stack_accesses for loop in loops)
+
+
+def test_rounding_takes_an_instruction_for_a_vector() -> None:
+    target = named("neoverse-v1")
+    spec = choose(target.bfloat16_products, "copied", 64, 256, None, "float32", "float32")
+    assert "bfcvtn2" in assembly(build(spec, target.lanes(4)), target, spec.settled)

@@ -97,7 +97,7 @@ def test_what_is_made_of_the_session(feeds: str, tmp_path: Path) -> None:
 
 def test_cpus_without_tiles_measure_nothing(feeds: str, monkeypatch: pytest.MonkeyPatch) -> None:
     class Plain:
-        multiplies_bfloat16 = False
+        bfloat16_products = ""
 
     monkeypatch.setattr(auto_precision, "host", Plain)
     precision, reason = session(product(), feeds, "0.05").precision

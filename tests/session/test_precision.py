@@ -11,9 +11,16 @@ import onnx
 import pytest
 
 import jitonnx
+from jitonnx.computation.lowering import lower
+from jitonnx.kernels.bfloat16.spec import BfloatSpec, MatricesSpec
 from jitonnx.kernels.parts.bfloat16 import TILE_FEATURES, rounded
+from jitonnx.model import load
+from jitonnx.passes.pipeline import optimize
+from jitonnx.plan.choices import Choices
+from jitonnx.plan.make import make_plan
+from jitonnx.target import host
 from tests.session.models import model, node, tensor
-from tests.targets import needs_bfloat16_tiles
+from tests.targets import named, needs_bfloat16_products, needs_bfloat16_tiles
 
 
 def session(made: Any, precision: str = "bfloat16", **entries: str) -> jitonnx.InferenceSession:
@@ -49,7 +56,7 @@ def layers() -> tuple[bytes, dict[str, np.ndarray]]:
     return model(nodes, [tensor("x", ["n", "m", 64])], [tensor("z", ["n", "m", 64])], weights), weights
 
 
-@needs_bfloat16_tiles
+@needs_bfloat16_products
 def test_layers_of_open_length() -> None:
     made, weights = layers()
     run = session(made)
@@ -81,7 +88,7 @@ def convolutions() -> tuple[bytes, dict[str, np.ndarray]]:
     return model(nodes, [tensor("x", ["n", 48, "h", "w"])], [tensor("y", ["n", 32, None, None])], weights), weights
 
 
-@needs_bfloat16_tiles
+@needs_bfloat16_products
 def test_convolutions() -> None:
     made, _ = convolutions()
     run, exact = session(made), session(made, "float32")
@@ -92,7 +99,7 @@ def test_convolutions() -> None:
         assert 0 < np.abs(y - expected).max() < 1e-2 * np.abs(expected).max()
 
 
-@needs_bfloat16_tiles
+@needs_bfloat16_products
 def test_only_what_gains() -> None:
     """Weights of the run, of few columns, and groups stay in float32."""
     weights = {"a": random(64, 3), "d": random(64, 1, 3, 3)}
@@ -131,7 +138,7 @@ def test_attention(length: int | str) -> None:
         assert np.abs(y - expected).max() < 2e-2
 
 
-@needs_bfloat16_tiles
+@needs_bfloat16_products
 def test_recurrent_layers() -> None:
     """The products of all steps are ones in bfloat16, and the time loop reads weights in bfloat16."""
     weights = {"w": random(2, 512, 64, seed=1) / 8, "r": random(2, 512, 128, seed=2) / 12, "b": random(2, 1024, seed=3)}
@@ -146,7 +153,7 @@ def test_recurrent_layers() -> None:
         assert 0 < np.abs(y - expected).max() < 1e-2
 
 
-@needs_bfloat16_tiles
+@needs_bfloat16_products
 def test_models_of_bfloat16() -> None:
     """Their products take the same kernels unasked, as their operands are numbers of bfloat16 anyway."""
     weights = {"a": random(64, 96, seed=1) / 8, "b": random(96, seed=2), "c": random(96, 64, seed=3) / 9}
@@ -192,7 +199,7 @@ def test_weights_of_few_bits(precision: str, level: int) -> None:
         np.testing.assert_allclose(y, expected, rtol=1e-5, atol=2e-3 if is_rounded else 1e-4)
 
 
-@needs_bfloat16_tiles
+@needs_bfloat16_products
 def test_artifacts_say_what_they_need(tmp_path: Path) -> None:
     made, _ = layers()
     run = session(made)
@@ -200,10 +207,11 @@ def test_artifacts_say_what_they_need(tmp_path: Path) -> None:
     opened = jitonnx.InferenceSession(str(tmp_path / "m.jitonnx"))
     feeds = {"x": random(2, 7, 64)}
     np.testing.assert_array_equal(opened.run(None, feeds)[0], run.run(None, feeds)[0])
-    assert set(TILE_FEATURES) <= run.engine.compiled.plan.features
+    needed = set(TILE_FEATURES) if host().bfloat16_products == "tiles" else {"bf16"}
+    assert needed <= run.engine.compiled.plan.features
 
 
-@needs_bfloat16_tiles
+@needs_bfloat16_products
 def test_whole_models_are_kept_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JITONNX_CACHE_DIR", str(tmp_path / "cache"))
     path = tmp_path / "m.onnx"
@@ -214,6 +222,18 @@ def test_whole_models_are_kept_apart(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (first[0] != first[1]).any()
     for ours, theirs in zip(first, again, strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize(("cpu", "kernels"), [("neoverse-v1", 4), ("neoverse-n1", 0), ("haswell", 0)])
+def test_plans_for_other_cpus(cpu: str, kernels: int) -> None:
+    """AArch64's CPUs with products of matrices of bfloat16 take those; others none."""
+    graph = load(convolutions()[0]).graph
+    optimize(graph, 99)
+    plan = make_plan(lower(graph), named(cpu), Choices(precision="bfloat16"))
+    found = [call.spec for call in plan.calls if isinstance(call.spec, BfloatSpec)]
+    assert len(found) == kernels
+    assert all(isinstance(spec, MatricesSpec) for spec in found)
+    assert any("bfloat16 was asked for" in note for note in plan.notes) is not bool(kernels)
 
 
 def test_cpus_without_tiles_compute_in_float32() -> None:

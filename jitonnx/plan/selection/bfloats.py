@@ -101,7 +101,9 @@ def _call(
     """The kernel's call. `weights` [outputs, taps..., channels]; `rows`: the axes of y that are rows of the product."""
     columns, *deep = integers(weights.shape)
     depth, channels = int(np.prod(deep)), deep[-1]
+    products = planner.target.bfloat16_products
     spec = choose(
+        products,
         way,
         columns,
         depth,
@@ -114,6 +116,7 @@ def _call(
     assert y_row is not None, "Bug: the rows of a dense result are not evenly spaced"
     sizes = WindowProduct(**given, y_pixel=y_row)
     call = KernelCall(spec, BfloatBuffers(x=x, w=packed, y=y), sizes, label=f"bfloat16 {label}")
-    call.reason = "; ".join([f"operands rounded to bfloat16, sums in tile registers, x {way}", *group.reasons])
+    means = "sums in tile registers" if products == "tiles" else "by products of small matrices"
+    call.reason = "; ".join([f"operands rounded to bfloat16, {means}, x {way}", *group.reasons])
     planner.epilogue(group, call, row_strides(rows))
     planner.call(call)
