@@ -1,5 +1,5 @@
-"""The kernel that looks bytes up in a table of 256: whole vectors at a time where the CPU permutes bytes, of which a
-table is four registers; else one after the other."""
+"""The kernel that looks bytes up in a table of 256: whole vectors at a time where the CPU finds bytes in registers, of
+which a table is four (AVX-512 VBMI) or sixteen (AArch64); else one after the other."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from jitonnx.kernels.language.simd import convert
 from jitonnx.kernels.language.trace import Traced, select
 from jitonnx.kernels.lookup.spec import LookupBuffers, LookupSizes, LookupSpec
 
-_LANES = 64
 _PERMUTE = "llvm.x86.avx512.vpermi2var.qi.512"
+_FIND, _FIND_OR_KEEP = "llvm.aarch64.neon.tbl4.v16i8", "llvm.aarch64.neon.tbx4.v16i8"
+_NEON = 16
+"""Bytes of a register of AArch64."""
 
 
 def build(spec: LookupSpec, lanes: int) -> Kernel:
@@ -21,39 +23,75 @@ def build(spec: LookupSpec, lanes: int) -> Kernel:
         x, table, y = code.buffers(LookupBuffers, types.uint8)
         size = code.sizes(LookupSizes)
         parts = (size.length + (size.task_length - 1)) / size.task_length
-        wide = code.target.permutes_bytes
-        quarters = [table.load(start, _LANES) for start in range(0, 256, _LANES)] if wide else []
+        found = _InRegisters(code, table)
         with code.loop(end, begin) as task:
             first, start = task / parts * size.task_rows, remainder(task, parts) * size.task_length
             length = smaller(size.length - start, size.task_length)
             with code.loop(smaller(first + size.task_rows, size.rows), first) as row:
                 source, target = x.at(row * size.x_row + start), y.at(row * size.y_row + start)
-                if wide:
-                    _by_vectors(code, quarters, source, target, length)
+                if found.lanes:
+                    found.by_vectors(source, target, length)
                 else:
-                    with code.loop(length) as i:
-                        target.store(i, table.load(convert(source.load(i), types.int64)))
+                    _one_by_one(code, table, source, target, length)
 
     return body
 
 
-def _by_vectors(code: Code, quarters: list[Traced], source: Pointer, target: Pointer, length: Traced) -> None:
-    """`length` bytes; the last vector overlaps the one before, or is a part of one."""
-    with code.either(length >= _LANES) as (whole, short):
-        with whole, code.loop(length, step=_LANES) as i:
-            at = larger(smaller(i, length - _LANES), 0)
-            target.store(at, _found(quarters, source.load(at, _LANES)))
-        with short:
-            live = code.live(length, _LANES)
-            target.store(0, _found(quarters, source.load(0, _LANES, live)), live)
+def _one_by_one(code: Code, table: Pointer, source: Pointer, target: Pointer, length: Traced) -> None:
+    with code.loop(length) as i:
+        target.store(i, table.load(convert(source.load(i), types.int64)))
 
 
-def _found(quarters: list[Traced], index: Traced) -> Traced:
-    """The bytes of a table at a vector of places."""
-    builder, vector = index.builder, ir.VectorType(ir.IntType(8), _LANES)
-    function = declared(builder, _PERMUTE, vector, [vector] * 3)
-    halves = [
-        index.like(builder.call(function, [low.value, index.value, high.value]))
-        for low, high in (quarters[:2], quarters[2:])
-    ]
-    return select(index < 128, *halves)
+class _InRegisters:
+    """A table in registers, where the CPU looks up bytes there. lanes: how many at a time; 0 where it does not."""
+
+    def __init__(self, code: Code, table: Pointer) -> None:
+        self._code, self._table = code, table
+        self._on_arm = code.target.on_arm
+        self.lanes = 2 * _NEON if self._on_arm else 64 if code.target.permutes_bytes else 0
+        register = _NEON if self._on_arm else 64
+        self._parts = [table.load(start, register) for start in range(0, 256, register)] if self.lanes else []
+
+    def by_vectors(self, source: Pointer, target: Pointer, length: Traced) -> None:
+        """`length` bytes; the last vector overlaps the one before, or is a part of one."""
+        code, lanes = self._code, self.lanes
+        find = self._found_by_tables if self._on_arm else self._found_by_permutations
+        with code.either(length >= lanes) as (whole, short):
+            with whole, code.loop(length, step=lanes) as i:
+                at = larger(smaller(i, length - lanes), 0)
+                target.store(at, find(source.load(at, lanes)))
+            with short:
+                if self._on_arm:  # which would mask byte by byte, too
+                    _one_by_one(code, self._table, source, target, length)
+                else:
+                    live = code.live(length, lanes)
+                    target.store(0, find(source.load(0, lanes, live)), live)
+
+    def _found_by_permutations(self, index: Traced) -> Traced:
+        """The bytes of the table at a vector of places: of both its halves, of which one counts."""
+        builder, vector = index.builder, ir.VectorType(ir.IntType(8), self.lanes)
+        function = declared(builder, _PERMUTE, vector, [vector] * 3)
+        halves = [
+            index.like(builder.call(function, [low.value, index.value, high.value]))
+            for low, high in (self._parts[:2], self._parts[2:])
+        ]
+        return select(index < 128, *halves)
+
+    def _found_by_tables(self, index: Traced) -> Traced:
+        """The same by a quarter of the table at a time; places outside of one, less than 0 counting as large, keep what
+        others have found."""
+        builder, half = index.builder, ir.VectorType(ir.IntType(8), _NEON)
+        quarters = [[part.value for part in self._parts[first : first + 4]] for first in range(0, 16, 4)]
+        find = declared(builder, _FIND, half, [half] * 5)
+        find_or_keep = declared(builder, _FIND_OR_KEEP, half, [half] * 6)
+        places = [ir.Constant(ir.VectorType(ir.IntType(32), _NEON), list(range(at, at + _NEON))) for at in (0, _NEON)]
+
+        def found(own: ir.Constant) -> ir.Value:
+            place = index.like(builder.shuffle_vector(index.value, index.value, own))
+            result = builder.call(find, [*quarters[0], place.value])
+            for number, quarter in enumerate(quarters[1:], 1):
+                result = builder.call(find_or_keep, [result, *quarter, (place - 64 * number).value])
+            return result
+
+        both = ir.Constant(ir.VectorType(ir.IntType(32), self.lanes), list(range(self.lanes)))
+        return index.like(builder.shuffle_vector(found(places[0]), found(places[1]), both))

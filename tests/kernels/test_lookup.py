@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from bench.inner_loops import innermost_loops
 from jitonnx.kernels.lookup.kernel import build
 from jitonnx.kernels.lookup.spec import LookupGiven, LookupSpec
 from jitonnx.target import host
-from tests.kernels.harness import Compiled
+from tests.kernels.harness import Compiled, assembly
 from tests.targets import named
 
 TARGETS = {"host": host(), "haswell": named("haswell")}
@@ -27,3 +28,10 @@ def test_lookup(target: str) -> None:
         kernel([x, table, y], sizes, spec.tasks(sizes), pieces=2)
         np.testing.assert_array_equal(y[:, :length], table[x[:, :length]])
         assert (y[:, length:] == 77).all()
+
+
+def test_tables_stay_in_registers_of_aarch64() -> None:
+    target, spec = named("cortex-a72"), LookupSpec()
+    text = assembly(build(spec, target.lanes(4)), target, spec.settled)
+    (loop,) = innermost_loops(text, r"\ttb[lx]\tv", target)
+    assert (loop.multiply_adds, loop.stack_accesses) == (8, 0)
