@@ -11,7 +11,15 @@ if TYPE_CHECKING:
     from bench.operators import Row
 
 FASTER, SLOWER = "#2a7f8e", "#d1495b"
-LIMITS = {"FMA": "#5b4b8a", "L1": "#f2c14e", "L2": "#eda13c", "L3": "#e0812b", "memory": "#b85c1a", "call": "#8a8a94"}
+LIMITS = {
+    "FMA": "#5b4b8a",
+    "dots": "#8c7bbd",
+    "L1": "#f2c14e",
+    "L2": "#eda13c",
+    "L3": "#e0812b",
+    "memory": "#b85c1a",
+    "call": "#8a8a94",
+}
 """Colours of the limits: arithmetic apart from the bandwidths, which darken with the distance of the data."""
 
 LOWEST, HIGHEST = 0.25, 16.0
@@ -134,7 +142,7 @@ def _draw_header(figure: Any, rows: Sequence[Row], threads: int, inches: float) 
     figure.text(0.1 / COLUMN_INCHES, 1 - 0.2 / inches, title, fontsize=14, weight="bold", va="top")
     text = f"{faster} of {len(rows)} cases at least as fast as onnxruntime"
     figure.text(0.1 / COLUMN_INCHES, 1 - 0.5 / inches, text, fontsize=10, color="#555555", va="top")
-    labels = {"FMA": "FMA peak", "memory": "memory bandwidth", "call": "call"}
+    labels = {"FMA": "FMA peak", "dots": "peak of bytes", "memory": "memory bandwidth", "call": "call"}
     handles = [Patch(color=FASTER, label="faster"), Patch(color=SLOWER, label="slower")]
     handles += [Patch(color=colour, label=labels.get(name, f"{name} bandwidth")) for name, colour in LIMITS.items()]
     figure.legend(
