@@ -52,8 +52,13 @@ class MatricesSpec(KernelSpec):
     sign bits flipped where it is uint8.
     """
 
-    product: IntegerSpec
-    """How rows are multiplied with a packed panel: `signed` and `shifted` are a's, `result` is c's element type."""
+    multiply: str
+    """As IntegerSpec has it; so are the following five, of a and c."""
+    rows: tuple[int, ...]
+    width: int
+    signed: bool
+    shifted: bool
+    result: str
     b_signed: bool
     b_shifted: bool
     """b has a zero point; otherwise it is 0, and `b_zero` goes unread."""
@@ -65,6 +70,13 @@ class MatricesSpec(KernelSpec):
     BUFFERS: ClassVar[type[MatricesBuffers]] = MatricesBuffers
     SIZES: ClassVar[type[MatricesSizes]] = MatricesSizes
     SETTLED: ClassVar[bool] = True
+
+    @property
+    def product(self) -> IntegerSpec:
+        """How rows are multiplied with a packed panel."""
+        return IntegerSpec(
+            self.multiply, self.rows, self.width, self.signed, self.shifted, windows=False, result=self.result
+        )
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -122,4 +134,5 @@ def choose_matrices(
     product = choose_integer(columns, m, target, signed=signed[0], shifted=shifted[0], windows=False, result=result)
     ones = target.byte_dots if product.multiply == "tiles" else product.multiply
     assert ones, f"Bug: {target.cpu} has tile registers and no dot products of bytes"
-    return MatricesSpec(product, *(signed[1], shifted[1]), by_column, ones)
+    how = (product.multiply, product.rows, product.width)
+    return MatricesSpec(*how, signed[0], shifted[0], result, signed[1], shifted[1], by_column, ones)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -133,3 +134,18 @@ def test_squeeze_and_excite(channels: int) -> None:
     assert any("reduce sum" in label for label in labels)
     if channels == 40:  # and not three, which are gathered; x and the result are copied
         assert not any("copy" in label for label in labels[2:-1])
+
+
+def test_attention_in_an_artifact_for_a_range_of_sizes(tmp_path: Path) -> None:
+    author = Author()
+    scores = author.op("MatMul", author.quantised("q"), author.quantised("k"))
+    y = author.quantised(scores, 0.1507, 128)
+    shapes = {"q": ("batch", "steps", 16), "k": ("batch", 16, "steps")}
+    inputs = [tensor(name, shape) for name, shape in shapes.items()]
+    contents = model(author.nodes, inputs, [tensor(y, None)], author.constants)
+    session, file = jitonnx.InferenceSession(contents), tmp_path / "model.jitonnx"
+    session.save(file, {"q": ((1, 4), (2, 64), 16), "k": ((1, 4), 16, (2, 64))})
+    opened = jitonnx.InferenceSession(file)
+    for batch, steps in ((1, 2), (3, 40), (4, 64)):
+        feeds = {"q": normal(batch, steps, 16), "k": normal(batch, 16, steps)}
+        np.testing.assert_array_equal(opened.run(None, feeds)[0], session.run(None, feeds)[0])
