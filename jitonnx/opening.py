@@ -360,7 +360,9 @@ class OpenedModel:
 
         threads = thread_count(self._options.intra_op_num_threads)
         if threads > 1:
-            make_ahead(("runs",) if all(value.type.static for value in model.graph.inputs) else ("runs", "sizes"))
+            open_sizes = any(not value.type.static for value in model.graph.inputs)
+            bodies = any(node.bodies for node in model.graph)
+            make_ahead(["runs", *(["sizes"] if open_sizes else ()), *(["sizes", "chains"] if bodies else ())])
         self.description = _described(model)
         with_defaults = copied(model.graph) if model.overridable else None
         self._settings = engine_settings(self._options, self._disabled, threads)

@@ -48,6 +48,7 @@ from jitonnx.plan.choices import Choices
 from jitonnx.plan.outline import Sizing
 from jitonnx.plan.plan import Plan
 from jitonnx.records import dataclass
+from jitonnx.runtime import driver
 from jitonnx.runtime.cache import KernelCache
 from jitonnx.runtime.frames import FramePool
 from jitonnx.runtime.images import find_linked, load_linked
@@ -156,6 +157,9 @@ class Engine(ModelEngine):
         if not self.unplanned:
             self.report = optimize(self.graph, settings.optimization_level, disabled=settings.disabled_rewrites)
             self._prepare()
+        # So that the first run does not wait for it; a schedule is native as far as it can be by chains.
+        for part in ("runs", *(["sizes"] if dynamic else ()), *(["chains"] if self.schedule is not None else ())):
+            driver.image(part)
 
     def _take_sizes(self) -> str:
         """Put the sizes that the graph's assumptions fix in their places; why that can't be done, "" if it could."""

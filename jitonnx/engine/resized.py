@@ -18,6 +18,7 @@ from jitonnx.plan.derivation import Evaluator
 from jitonnx.plan.recording import EMPTY_SECTION, Registers, Section, Unrecordable, Written
 from jitonnx.records import NamedTuple
 from jitonnx.runtime.chains import BoundVariable, Chain, Placed, SegmentLink, SizesLink
+from jitonnx.runtime.driver import make_ahead
 from jitonnx.runtime.entry import supported
 from jitonnx.runtime.frames import FramePool
 from jitonnx.runtime.program import Shapes
@@ -75,7 +76,7 @@ class Resized:
         try:
             call = self._free.pop()
         except IndexError:
-            if self._way is None or self._made == _CALLS_KEPT:
+            if self._way is None or self._made == _CALLS_KEPT or not make_ahead(["chains"]):
                 return False
             self._made += 1
             call = _Call(self._compiled, self._way, self._threads, self._frames)

@@ -220,6 +220,17 @@ def within(dim: DimLike, largest: DimLike) -> DimLike:
     return _of_atom(Atom("max", (smaller, 0))) if isinstance(smaller, Dim) else max(smaller, 0)
 
 
+def applied(function: str, a: DimLike, b: DimLike) -> DimLike:
+    """The quotient ("//") or maximum ("max") of dimensions as it stands, if it is no integer: for one that was in its
+    simplest form when it was written down, as finding that may take milliseconds. KeyError for another function.
+    """
+    if isinstance(a, int) and isinstance(b, int):
+        return FUNCTIONS[function](a, b)
+    if function not in FUNCTIONS or (function == "//" and b == 0):
+        raise KeyError(function)
+    return _of_atom(Atom(function, (a, b)))
+
+
 def floor_divide(a: DimLike, b: DimLike) -> DimLike:
     """a / b rounded down. ZeroDivisionError for a constant 0.
 

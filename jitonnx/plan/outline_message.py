@@ -17,7 +17,7 @@ A plan is an object of these members; all that names a number does so by its pos
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -35,12 +35,6 @@ if TYPE_CHECKING:
 Message: TypeAlias = "dict[str, Any]"
 
 _CODES = {space: code for code, space in enumerate(SPACES)}
-_FUNCTIONS: dict[str, Callable[[DimLike, DimLike], DimLike]] = {
-    "//": dims.floor_divide,
-    "%": dims.modulo,
-    "max": dims.maximum,
-    "min": dims.minimum,
-}
 
 
 class OutlineError(ValueError):
@@ -154,7 +148,7 @@ def _factor(factor: Any, known: Sequence[DimLike]) -> DimLike:
     if isinstance(factor, str):
         return dims.variable(factor)
     function, left, right = factor
-    return _FUNCTIONS[function](known[left], known[right])
+    return dims.applied(function, known[left], known[right])
 
 
 def _operands(numbers: Sequence[int]) -> tuple[Operand, ...]:

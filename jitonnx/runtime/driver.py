@@ -64,6 +64,9 @@ _SET_MASK = 3 if _DARWIN else 2
 _making = forks.WorkLock()
 _images: dict[str, Mapping[str, int]] = {}
 """The keys are parts, the values say where the functions of each lie."""
+_begun: set[str] = set()
+"""Parts that a thread of their own has been begun for; a child process begins anew."""
+forks.in_child(_begun.clear)
 
 
 class Driver(NamedTuple):
@@ -108,19 +111,23 @@ def is_made() -> bool:
     return "runs" in _images
 
 
-def make_ahead(parts: Iterable[str]) -> None:
-    """Begin to compile parts of the driver on a thread of its own, if neither this process nor the cache has them: a
-    start goes on meanwhile, since LLVM, which takes most of the time, lets go of the GIL.
+def make_ahead(parts: Iterable[str]) -> bool:
+    """Begin to compile parts of the driver on a thread of its own, if neither this process nor the cache has them:
+    whatever is at hand goes on meanwhile, since LLVM, which takes most of the time, lets go of the GIL.
+
+    Returns whether this process has them all now.
     """
     cache = KernelCache()
-    missing = [
-        part
-        for part in parts
-        if part not in _images and find_linked(cache, PARTS[part].symbols, _version(part)) is None
-    ]
-    if missing:
+    for part in parts:
+        if part not in _images and part not in _begun and find_linked(cache, PARTS[part].symbols, _version(part)):
+            image(part)
+    missing = [part for part in parts if part not in _images]
+    begin = [part for part in missing if part not in _begun]
+    if begin:
+        _begun.update(begin)
         # Not a daemon: a process must not end while LLVM is at work.
-        threading.Thread(target=lambda: list(map(image, missing)), name="jitonnx-driver").start()
+        threading.Thread(target=lambda: list(map(image, begin)), name="jitonnx-driver").start()
+    return not missing
 
 
 @forks.once
