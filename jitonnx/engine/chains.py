@@ -475,37 +475,50 @@ class ChainedSteps:
 
     def __call__(self, values: dict[Value, Any], sizes: dict[str, int]) -> int:
         """Do as many steps as can be, and say how many these are. Arguments as for steps."""
+        runner = self._taken()
+        if runner is None:
+            return 0
         try:
-            runner = self._free.pop()
-        except IndexError:
-            if self._made == CHAINS_KEPT:
+            if not runner.take_up():
                 return 0
-            self._made += 1
-            runner = _Runner(self._writer, self.count, self._frames, self._threads)
-        try:
-            return self._run(runner, values, sizes)
+            arrays = self._template.copy()
+            for value, place in self._writer.inputs.items():
+                arrays[place] = array_of(value, values, sizes)
+            done = self._run(runner, arrays, sizes)
+            self._note(done, runner, arrays, values, sizes)
+            return done
         finally:
             self._free.append(runner)
 
-    def _run(self, runner: _Runner, values: dict[Value, Any], sizes: dict[str, int]) -> int:
-        if not runner.take_up():
-            return 0
-        arrays = self._template.copy()
-        for value, place in self._writer.inputs.items():
-            arrays[place] = array_of(value, values, sizes)
+    def _taken(self) -> _Runner | None:
+        """A chain that no other run uses; None if too many do."""
+        try:
+            return self._free.pop()
+        except IndexError:
+            if self._made == CHAINS_KEPT:
+                return None
+            self._made += 1
+            return _Runner(self._writer, self.count, self._frames, self._threads)
+
+    def _run(self, runner: _Runner, arrays: list[Any], sizes: Mapping[str, int]) -> int:
+        """Run it on arrays in their places, and say how many steps are done."""
         numbers = runner.numbers
         for name, number in self._writer.names.items():
             numbers[number] = sizes[name]
-        done = runner.run(arrays)
+        return runner.run(arrays)
+
+    def _note(
+        self, done: int, runner: _Runner, arrays: Sequence[Any], values: dict[Value, Any], sizes: dict[str, int]
+    ) -> None:
+        """Put down what is known behind so many steps."""
         behind = self._behind[done]
         for name, number in behind.told:
-            sizes[name] = numbers[number]
+            sizes[name] = runner.numbers[number]
         for value, place, beginning in behind.values:
             array = arrays[place]
             values[value] = array if beginning is None else beginning(array, sizes)
         for value in behind.gone:
             values.pop(value, None)
-        return done
 
     def _known_behind(self, steps: Sequence[tuple[Step, Around]], scope: Scope, told: Mapping[str, Value]) -> _Behind:
         writer = self._writer
@@ -517,6 +530,52 @@ class ChainedSteps:
             [(value, writer.slots[value], _beginning(value) if value in writer.counted else None) for value in alive],
             gone,
         )
+
+
+class WholeRun:
+    """Runs of a graph that is one chain: arrays go from the inputs to their places and come back as outputs, without
+    tables of values between steps.
+    """
+
+    def __init__(self, chain: ChainedSteps, inputs: Sequence[Value], outputs: Sequence[Value]) -> None:
+        self._chain, self._inputs = chain, inputs
+        behind = chain._behind[chain.count]
+        given = chain._writer.inputs
+        made = {value: (place, beginning) for value, place, beginning in behind.values}
+        self.possible = made.keys() >= set(outputs) and set(inputs) >= given.keys()
+        """Whether all outputs are results of the chain, and all that it is given are inputs."""
+        self._places = [(inputs.index(value), place) for value, place in given.items()] if self.possible else []
+        self._results = [made[value] for value in outputs] if self.possible else []
+        self._told = behind.told if any(beginning is not None for _, beginning in self._results) else ()
+
+    def __call__(
+        self, inputs: Sequence[Any], sizes: Mapping[str, int]
+    ) -> list[Any] | tuple[dict[Value, Any], dict[str, int], int] | None:
+        """The outputs; or, where only some steps are done, what is known behind them, and how many; None if none is."""
+        chain = self._chain
+        runner = chain._taken()
+        if runner is None:
+            return None
+        try:
+            if not runner.take_up():
+                return None
+            arrays = chain._template.copy()
+            for number, place in self._places:
+                arrays[place] = inputs[number]
+            done = chain._run(runner, arrays, sizes)
+            if done < chain.count:
+                values, bound = dict(zip(self._inputs, inputs, strict=True)), dict(sizes)
+                chain._note(done, runner, arrays, values, bound)
+                return values, bound, done
+            if self._told:
+                sizes = {**sizes, **{name: runner.numbers[number] for name, number in self._told}}
+            outputs = []
+            for place, beginning in self._results:
+                array = arrays[place]
+                outputs.append(array if beginning is None else beginning(array, sizes))
+            return outputs
+        finally:
+            chain._free.append(runner)
 
 
 class _Runner:

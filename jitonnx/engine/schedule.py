@@ -20,7 +20,7 @@ import numpy as np
 
 from jitonnx.ending import check_end
 from jitonnx.engine.assumptions import AssumptionError, check_equal
-from jitonnx.engine.chains import Around, ChainedSteps, Scope, Unchained, Writer, chains_of
+from jitonnx.engine.chains import Around, ChainedSteps, Scope, Unchained, WholeRun, Writer, chains_of
 from jitonnx.engine.loops import LoopNode, LoopStep
 from jitonnx.engine.lru_cache import LRUCache
 from jitonnx.engine.programs import PROGRAMS_KEPT, CompiledOutline, RunnableProgram
@@ -324,6 +324,8 @@ class Schedule:
         self._threads, self._frames = threads, frames
         native = any(isinstance(step, NativeStep | LoopStep | ChoiceStep | IteratedStep) for step in steps)
         self._chains: Mapping[int, ChainedSteps] | None = None if native else {}
+        self._whole: WholeRun | None = None
+        """What does all steps at once, if one chain does."""
         self._has_run = False
         bound = bindings_by_value(graph)
         self._given = [_Given(value, bound[value]) for value in graph.inputs if value in bound]
@@ -380,7 +382,14 @@ class Schedule:
 
         times: where what steps take is noted, if it is.
         """
-        values, bound = self._results(inputs, sizes, times)
+        begun = None
+        if self._whole is not None and times is None:
+            check_end()
+            found = self._whole(inputs, sizes)
+            if isinstance(found, list):
+                return found
+            begun = found
+        values, bound = self._results(inputs, sizes, times, begun)
         return [array_of(value, values, bound) for value in self.outputs]
 
     def run_owned(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> list[Any]:
@@ -388,23 +397,27 @@ class Schedule:
         return owned(self.run(inputs, sizes), inputs)
 
     def _results(
-        self, inputs: Sequence[Any], sizes: Mapping[str, int], times: Times | None
+        self,
+        inputs: Sequence[Any],
+        sizes: Mapping[str, int],
+        times: Times | None,
+        begun: tuple[dict[Value, Any], dict[str, int], int] | None,
     ) -> tuple[dict[Value, Any], dict[str, int]]:
-        values: dict[Value, Any] = dict(zip(self.inputs, inputs, strict=True))
-        bound = dict(sizes)
+        """Do the steps. begun: what is known behind the first steps, and how many of them are done."""
+        values, bound, first = begun or (dict(zip(self.inputs, inputs, strict=True)), dict(sizes), 0)
         try:
             for given in self._given:
                 given(values[given.value], bound)
-            self._do(values, bound, times)
+            self._do(values, bound, times, first)
         except AssumptionError as error:
             error.sizes = {**bound, **error.sizes}
             raise
         return values, bound
 
-    def _do(self, values: dict[Value, Any], bound: dict[str, int], times: Times | None) -> None:
-        """Do all steps."""
+    def _do(self, values: dict[Value, Any], bound: dict[str, int], times: Times | None, first: int) -> None:
+        """Do all steps from the first on that is not done."""
         chains = self._known_chains() if times is None else {}
-        number, done = 0, len(self.steps)
+        number, done = first, len(self.steps)
         while number < done:
             check_end()
             if number in chains:
@@ -428,6 +441,10 @@ class Schedule:
                 self._has_run = True
                 return {}
             self._chains = chains_of(list(self.placed()), self.told, self._frames, self._threads)
+            first = self._chains.get(0)
+            if first is not None and first.count == len(self.steps) and not self._given:
+                whole = WholeRun(first, self.inputs, self.outputs)
+                self._whole = whole if whole.possible else None
         return self._chains
 
     @property
