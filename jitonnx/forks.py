@@ -267,6 +267,15 @@ def _llvm_lock() -> Any:
     return getattr(getattr(library, "_lock", None), "_lock", None)
 
 
+def release_llvm() -> None:
+    """Release llvmlite's lock if this thread still holds it: an interrupt (Ctrl-C) within the few lines of Python around
+    a call leaves it held, and other threads would wait for it for ever. To be called outside of LLVM.
+    """
+    llvm = _llvm_lock()
+    while llvm is not None and llvm._is_owned():
+        llvm.release()
+
+
 def _register() -> None:
     os.register_at_fork(before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child)
 

@@ -158,6 +158,24 @@ def test_calls_of_llvm_are_not_cut() -> None:
             forked(use)
 
 
+def test_an_interrupt_within_llvmlite_leaves_llvm_to_other_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its lock is a few lines of Python, in which Ctrl-C may come."""
+    from jitonnx.codegen import build, compiler
+
+    lock = forks._llvm_lock()
+
+    def interrupted(*_: object) -> bytes:
+        lock.acquire()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(build, "make_object", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        compiler.compile_one(None, "kernel", None)  # type: ignore[arg-type]
+    with ThreadPoolExecutor(1) as other:
+        assert other.submit(lock.acquire, timeout=5.0).result()
+        other.submit(lock.release).result()
+
+
 def test_once() -> None:
     made: list[tuple[int, ...]] = []
 

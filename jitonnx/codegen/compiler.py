@@ -238,6 +238,7 @@ def compile_one(code: Code, symbol: str, target: Target) -> bytes:
     try:
         return make_object(code, symbol, target)
     except (KeyboardInterrupt, MemoryError):
+        forks.release_llvm()
         raise
     except Exception as error:
         raise CompileError(f"Bug: kernel {code!r} does not compile: {error}") from error

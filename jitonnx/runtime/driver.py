@@ -15,6 +15,7 @@ jitonnx_block_…                                         what `blocks` gives Nu
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import functools
 import os
@@ -60,6 +61,9 @@ Most models need the first alone, which is half of it all."""
 _DARWIN = sys.platform == "darwin"
 _MONOTONIC_CLOCK = 6 if _DARWIN else 1
 _SET_MASK = 3 if _DARWIN else 2
+
+_EXIT_SECONDS = 5.0
+"""How long the end of the interpreter waits for a part that is being compiled."""
 
 _making = forks.WorkLock()
 _images: dict[str, Mapping[str, int]] = {}
@@ -125,8 +129,9 @@ def make_ahead(parts: Iterable[str]) -> bool:
     begin = [part for part in missing if part not in _begun]
     if begin:
         _begun.update(begin)
-        # Not a daemon: a process must not end while LLVM is at work.
-        threading.Thread(target=lambda: list(map(image, begin)), name="jitonnx-driver").start()
+        thread = threading.Thread(target=lambda: list(map(image, begin)), name="jitonnx-driver", daemon=True)
+        thread.start()
+        atexit.register(thread.join, _EXIT_SECONDS)  # a process must not end while LLVM is at work
     return not missing
 
 
@@ -195,7 +200,11 @@ def _object(cache: KernelCache, part: str) -> bytes:
     key = _version(part)
     code = cache.get(key)
     if code is None:
-        code = _compile(part)
+        try:
+            code = _compile(part)
+        except BaseException:  # Ctrl-C
+            forks.release_llvm()
+            raise
         cache.put(key, code)
     return code
 
