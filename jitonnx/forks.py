@@ -268,8 +268,8 @@ def _llvm_lock() -> Any:
 
 
 def release_llvm() -> None:
-    """Release llvmlite's lock if this thread still holds it: an interrupt (Ctrl-C) within the few lines of Python around
-    a call leaves it held, and other threads would wait for it for ever. To be called outside of LLVM.
+    """Release llvmlite's lock if this thread still holds it: an interrupt (Ctrl-C) in the few lines of Python around a
+    call leaves it held, and other threads would wait for it for ever. To be called outside of LLVM.
     """
     llvm = _llvm_lock()
     while llvm is not None and llvm._is_owned():
