@@ -8,13 +8,11 @@ from jitonnx.computation.lowering import Statement
 from jitonnx.ir.dims import concrete
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
-from jitonnx.kernels.arguments import by_name
-from jitonnx.kernels.gemm.spec import GemmGiven
 from jitonnx.kernels.integer_matrices.spec import MatricesBuffers, choose_matrices
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.selection.integers import HOW, is_shifted
-from jitonnx.plan.selection.products import matrix_rows, size_text, two_loops
+from jitonnx.plan.selection.products import matrix_rows, product_sizes, size_text, two_loops
 from jitonnx.plan.tensor import Tensor, broadcast_to
 
 if TYPE_CHECKING:
@@ -40,20 +38,7 @@ def product_of_matrices(planner: Planner, group: Group, statement: Statement) ->
         by_column=by_column,
         result=out.dtype.numpy.name,
     )
-    sizes = GemmGiven(
-        m=shape.m,
-        n=n,
-        k=k,
-        outer=shape.outer,
-        inner=shape.inner,
-        a_row=shape.a_row,
-        a_column=1,
-        **by_name("b_row b_column", b.strides[-2:]),
-        c_row=shape.c_row,
-        **by_name("a_outer a_inner", shape.a_batch),
-        **by_name("b_outer b_inner", shape.b_batch),
-        **by_name("c_outer c_inner", shape.c_batch),
-    )
+    sizes = product_sizes(shape, n, k, 1, b, shape.b_batch)
     zeros = [_zero(planner, zero, x) for zero, x in ((a_zero, a), (b_zero, b))]
     call = KernelCall(spec, MatricesBuffers(a=a, a_zero=zeros[0], b=b, b_zero=zeros[1], c=out), sizes)
     call.label = f"integer product {size_text(shape.batch, shape.m, n, k)}"

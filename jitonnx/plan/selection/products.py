@@ -84,26 +84,36 @@ def gemm(
     if factors is not None:
         matrix = _scaled(planner, spec, matrix, factors, n)
         b_batch = (0, matrix.strides[0] if factors.shape[0] != 1 else 0)
-    sizes = GemmGiven(
-        m=shape.m,
-        n=n,
-        k=k,
-        outer=shape.outer,
-        inner=shape.inner,
-        a_row=shape.a_row,
-        a_column=a.strides[-1],
-        **by_name("b_row b_column", b.strides[-2:]),
-        c_row=shape.c_row,
-        **by_name("a_outer a_inner", shape.a_batch),
-        **by_name("b_outer b_inner", b_batch),
-        **by_name("c_outer c_inner", shape.c_batch),
-    )
+    sizes = product_sizes(shape, n, k, a.strides[-1], b, b_batch)
     label = f"gemm {size_text(shape.batch, shape.m, n, k)}"
     call = KernelCall(spec, GemmBuffers(a=a, b=matrix, c=out), sizes, label=label)
     call.reason = "; ".join(group.reasons)
     call.notes.append("b packed when the program is built" if constant else "b packed as it is used")
     planner.epilogue(group, call, lambda tensor: matrix_rows(as_matrix(tensor), shape), order)
     planner.call(call)
+
+
+def product_sizes(
+    shape: Matrices, n: DimLike, k: DimLike, a_column: DimLike, b: Tensor, b_batch: Sequence[DimLike]
+) -> GemmGiven:
+    """The sizes that kernels are given of a @ b.
+
+    a_column: the distance of a's columns. b_batch: those of b's matrices along both loops.
+    """
+    return GemmGiven(
+        m=shape.m,
+        n=n,
+        k=k,
+        outer=shape.outer,
+        inner=shape.inner,
+        a_row=shape.a_row,
+        a_column=a_column,
+        **by_name("b_row b_column", b.strides[-2:]),
+        c_row=shape.c_row,
+        **by_name("a_outer a_inner", shape.a_batch),
+        **by_name("b_outer b_inner", b_batch),
+        **by_name("c_outer c_inner", shape.c_batch),
+    )
 
 
 def two_loops(planner: Planner, a: Tensor, b: Tensor, out: Tensor) -> tuple[Tensor, Tensor, Matrices]:
