@@ -121,11 +121,7 @@ def make_ahead(parts: Iterable[str]) -> bool:
 
     Returns whether this process has them all now.
     """
-    cache = KernelCache()
-    for part in parts:
-        if part not in _images and part not in _begun and find_linked(cache, PARTS[part].symbols, _version(part)):
-            image(part)
-    missing = [part for part in parts if part not in _images]
+    missing = [part for part in dict.fromkeys(parts) if part not in _images and not _taken(part)]
     begin = [part for part in missing if part not in _begun]
     if begin:
         _begun.update(begin)
@@ -133,6 +129,17 @@ def make_ahead(parts: Iterable[str]) -> bool:
         thread.start()
         atexit.register(thread.join, _EXIT_SECONDS)  # a process must not end while LLVM is at work
     return not missing
+
+
+def _taken(part: str) -> bool:
+    """Take a part from the cache; whether it was there. One that is being made is not looked for."""
+    if part in _begun:
+        return False
+    with _making:
+        found = find_linked(KernelCache(), PARTS[part].symbols, _version(part))
+        if found is not None:
+            _images[part] = found
+    return found is not None
 
 
 @forks.once
