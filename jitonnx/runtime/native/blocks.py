@@ -43,7 +43,7 @@ def _is_large(code: Code, size: ir.Value) -> ir.Value:
 
 
 def _entry_at(code: Code, index: ir.Value) -> ir.Value:
-    return code.at(code.field(code["blocks"], BLOCKS, "entries"), code.multiply(index, WORD_BYTES))
+    return code.word_at(code.field(code["blocks"], BLOCKS, "entries"), index)
 
 
 def _drop(module: ir.Module) -> ir.Value:

@@ -46,11 +46,6 @@ def define(module: ir.Module) -> None:
     _chain(module)
 
 
-def _words(code: Code, base: ir.Value, index: int | ir.Value) -> ir.Value:
-    """The address of a word in an array of them."""
-    return code.at(base, code.multiply(index, WORD_BYTES))
-
-
 def _slot(code: Code, index: ir.Value) -> ir.Value:
     """What a place of the list holds, borrowed."""
     return code.call("PyList_GetItem", code["slots"], index)
@@ -91,12 +86,12 @@ def _renew(module: ir.Module) -> None:
     limits = code.at(block, code.word(plan, INSTANTIATION, "limits"))
     first = code.add(code.word(plan, INSTANTIATION, "first_limit"), code.word(entry, ENTRY, "input_count"))
     with code.loop(0, code.word(entry, ENTRY, "output_count")) as index:
-        nbytes = code.load(_words(code, limits, code.add(first, index)))
+        nbytes = code.load(code.word_at(limits, code.add(first, index)))
         large, begun = (
             code.build.zext(code.compare(nbytes, ">=", code.word(chain, CHAIN, f"{name}_bytes")), WORD)
             for name in ("large", "aligned")
         )
-        code.store(_words(code, code.pointer(entry, ENTRY, "aligned"), index), begun)
+        code.store(code.word_at(code.pointer(entry, ENTRY, "aligned"), index), begun)
         code.put(chain, CHAIN, "large", code.build.or_(code.word(chain, CHAIN, "large"), large))
     code.give()
 
@@ -112,8 +107,8 @@ def _make(module: ir.Module) -> None:
     fresh = code.field(link, LINK, "fresh")
     variables = code.pointer(chain, CHAIN, "variables")
     with code.loop(0, code.word(link, LINK, "variable_count")) as index:
-        value = code.load(_words(code, variables, code.load(_words(code, numbers, index))))
-        place = _words(code, known, index)
+        value = code.load(code.word_at(variables, code.load(code.word_at(numbers, index))))
+        place = code.word_at(known, index)
         with code.when(code.compare(code.load(place), "!=", value)):
             code.store(place, value)
             code.store(fresh, 1)
@@ -145,7 +140,7 @@ def _give_inputs(module: ir.Module) -> None:
             accepted = code.call("jitonnx_accepts", entry, index, array)
             with code.when(code.equal(accepted, 0), likely=False):
                 code.give(0)
-        code.store(_words(code, code["bases"], index), code.load(code.at(array, ArrayField.DATA)))
+        code.store(code.word_at(code["bases"], index), code.load(code.at(array, ArrayField.DATA)))
     code.give(1)
 
 
@@ -157,7 +152,7 @@ def _keep_outputs(module: ir.Module) -> None:
     with code.loop(0, code.word(entry, ENTRY, "output_count")) as index:
         array = code.call("PyList_GetItem", made, index)
         code.call("Py_IncRef", array)
-        code.call("PyList_SetItem", code["slots"], code.load(_words(code, places, index)), array)
+        code.call("PyList_SetItem", code["slots"], code.load(code.word_at(places, index)), array)
     code.call("Py_DecRef", made)
     code.give()
 
@@ -178,7 +173,7 @@ def _bind(module: ir.Module) -> None:
         def element(place: ir.Value, wide: ir.Value = wide, data: ir.Value = data, value: ir.Value = value) -> None:
             with code.build.if_else(wide) as (words, halves):
                 with words:
-                    code.store(value, code.load(_words(code, data, place)))
+                    code.store(value, code.load(code.word_at(data, place)))
                 with halves:
                     code.store(value, code.load_int(code.at(data, code.multiply(place, WORD_BYTES // 2)), 32))
 
@@ -189,14 +184,14 @@ def _bind(module: ir.Module) -> None:
             code.give(0)
         with code.when(is_axis):
             shape = code.load(code.at(array, ArrayField.SHAPE), POINTER)
-            code.store(value, code.load(_words(code, shape, code.word(binding, BINDING, "place"))))
+            code.store(value, code.load(code.word_at(shape, code.word(binding, BINDING, "place"))))
         with code.loop(0, code.word(binding, BINDING, "count")) as place:
             element(place)
             with code.when(code.compare(code.load(value), "<", 0), likely=False):
                 code.give(0)
         with code.when(code.build.not_(is_axis)):
             element(code.word(binding, BINDING, "place"))
-        code.store(_words(code, variables, code.word(binding, BINDING, "variable")), code.load(value))
+        code.store(code.word_at(variables, code.word(binding, BINDING, "variable")), code.load(value))
     code.give(1)
 
 
@@ -207,7 +202,7 @@ def _drop(module: ir.Module) -> None:
     with code.loop(0, code.word(code["link"], LINK, "drop_count")) as index:
         none = code.pointer(code["chain"], CHAIN, "none")
         code.call("Py_IncRef", none)
-        code.call("PyList_SetItem", code["slots"], code.load(_words(code, drops, index)), none)
+        code.call("PyList_SetItem", code["slots"], code.load(code.word_at(drops, index)), none)
     code.give()
 
 
@@ -229,7 +224,7 @@ def _segment(module: ir.Module) -> None:
     with code.when(code.equal(code.call("jitonnx_chain_inputs", link, slots, bases), 0), likely=False):
         code.call("jitonnx_put_back", frame)
         code.give(0)
-    outputs = _words(code, bases, code.word(entry, ENTRY, "input_count"))
+    outputs = code.word_at(bases, code.word(entry, ENTRY, "input_count"))
     with code.when(code.compare(code.word(link, LINK, "shared"), "!=", 0)):
         written = code.call("jitonnx_chain_given", link, slots, bases)
         with code.when(code.equal(written, 0), likely=False):
@@ -272,7 +267,7 @@ def _move(module: ir.Module) -> None:
     with code.loop(0, code.word(link, LINK, "move_count")) as index:
         array = _slot(code, code.word(code.item(inputs, CHAINED_INPUT, index), CHAINED_INPUT, "slot"))
         code.call("Py_IncRef", array)
-        code.call("PyList_SetItem", slots, code.load(_words(code, outputs, index)), array)
+        code.call("PyList_SetItem", slots, code.load(code.word_at(outputs, index)), array)
     code.give()
 
 

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 import llvmlite.ir as ir
 import numpy as np
 
-from ..layout import offset
+from ..layout import WORD_BYTES, offset
 
 WORD = ir.IntType(64)
 POINTER = ir.PointerType()
@@ -27,77 +27,76 @@ _TYPES = {"void": ir.VoidType(), "i8": _BYTE, "i32": ir.IntType(32), "i64": WORD
 
 _SIGNATURE = re.compile(r"(\w+) ([\w.]+)\((.*)\)")
 
-EXTERNAL = {
-    signature.split()[1].split("(")[0]: signature
-    for signature in (
-        # POSIX threads
-        "i32 pthread_create(ptr, ptr, ptr, ptr)",
-        "i32 pthread_join(i64, ptr)",
-        "i32 pthread_sigmask(i32, ptr, ptr)",
-        "i32 pthread_mutex_lock(ptr)",
-        "i32 pthread_mutex_unlock(ptr)",
-        "i32 pthread_cond_wait(ptr, ptr)",
-        "i32 pthread_cond_timedwait(ptr, ptr, ptr)",
-        "i32 pthread_cond_signal(ptr)",
-        "i64 pthread_self()",
-        "i32 sched_yield()",
-        "i32 clock_gettime(i32, ptr)",
-        # the C library
-        "ptr malloc(i64)",
-        "ptr realloc(ptr, i64)",
-        "i32 posix_memalign(ptr, i64, i64)",
-        "void free(ptr)",
-        "ptr memset(ptr, i32, i64)",
-        "ptr memcpy(ptr, ptr, i64)",
-        "i32 madvise(ptr, i64, i32)",
-        # CPython
-        "i64 PyDict_Size(ptr)",
-        "ptr PyDict_GetItemWithError(ptr, ptr)",
-        "void PyErr_Clear()",
-        "i32 PyErr_CheckSignals()",
-        "ptr PyObject_CallObject(ptr, ptr)",
-        "i32 PyObject_IsTrue(ptr)",
-        "void Py_IncRef(ptr)",
-        "void Py_DecRef(ptr)",
-        "ptr PyList_New(i64)",
-        "ptr PyList_GetItem(ptr, i64)",
-        "i32 PyList_SetItem(ptr, i64, ptr)",
-        "ptr PySequence_GetSlice(ptr, i64, i64)",
-        "ptr PyEval_SaveThread()",
-        "void PyEval_RestoreThread(ptr)",
-        # instructions
-        "void llvm.x86.sse2.pause()",
-        "void llvm.aarch64.hint(i32)",
-        "void llvm.x86.sse.stmxcsr(ptr)",
-        "void llvm.x86.sse.ldmxcsr(ptr)",
-        "i64 llvm.aarch64.get.fpcr()",
-        "void llvm.aarch64.set.fpcr(i64)",
-    )
-}
+
+def _by_name(*signatures: str) -> dict[str, str]:
+    return {signature.split()[1].split("(")[0]: signature for signature in signatures}
+
+
+EXTERNAL = _by_name(
+    # POSIX threads
+    "i32 pthread_create(ptr, ptr, ptr, ptr)",
+    "i32 pthread_join(i64, ptr)",
+    "i32 pthread_sigmask(i32, ptr, ptr)",
+    "i32 pthread_mutex_lock(ptr)",
+    "i32 pthread_mutex_unlock(ptr)",
+    "i32 pthread_cond_wait(ptr, ptr)",
+    "i32 pthread_cond_timedwait(ptr, ptr, ptr)",
+    "i32 pthread_cond_signal(ptr)",
+    "i64 pthread_self()",
+    "i32 sched_yield()",
+    "i32 clock_gettime(i32, ptr)",
+    # the C library
+    "ptr malloc(i64)",
+    "ptr realloc(ptr, i64)",
+    "i32 posix_memalign(ptr, i64, i64)",
+    "void free(ptr)",
+    "ptr memset(ptr, i32, i64)",
+    "ptr memcpy(ptr, ptr, i64)",
+    "i32 madvise(ptr, i64, i32)",
+    # CPython
+    "i64 PyDict_Size(ptr)",
+    "ptr PyDict_GetItemWithError(ptr, ptr)",
+    "void PyErr_Clear()",
+    "i32 PyErr_CheckSignals()",
+    "ptr PyObject_CallObject(ptr, ptr)",
+    "i32 PyObject_IsTrue(ptr)",
+    "void Py_IncRef(ptr)",
+    "void Py_DecRef(ptr)",
+    "ptr PyList_New(i64)",
+    "ptr PyList_GetItem(ptr, i64)",
+    "i32 PyList_SetItem(ptr, i64, ptr)",
+    "ptr PySequence_GetSlice(ptr, i64, i64)",
+    "ptr PyEval_SaveThread()",
+    "void PyEval_RestoreThread(ptr)",
+    # instructions
+    "void llvm.x86.sse2.pause()",
+    "void llvm.aarch64.hint(i32)",
+    "void llvm.x86.sse.stmxcsr(ptr)",
+    "void llvm.x86.sse.ldmxcsr(ptr)",
+    "i64 llvm.aarch64.get.fpcr()",
+    "void llvm.aarch64.set.fpcr(i64)",
+)
 """What the native functions call that they do not define, by name."""
 
-SHARED = {
-    signature.split()[1].split("(")[0]: signature
-    for signature in (
-        "i64 jitonnx_clock()",
-        "void jitonnx_look(ptr watch)",
-        "void jitonnx_run(ptr frame, ptr stamps, ptr watch)",
-        "ptr jitonnx_take(ptr pool, ptr program)",
-        "void jitonnx_put_back(ptr frame)",
-        "void jitonnx_lay_out(ptr layout)",
-        "i64 jitonnx_place(ptr placement)",
-        "i64 jitonnx_perform(ptr operations, ptr registers, ptr results, ptr missed)",
-        "i64 jitonnx_instantiate(ptr plan, ptr block, i64 threads)",
-        "i64 jitonnx_accepts(ptr entry, i64 index, ptr object)",
-        "i64 jitonnx_accepts_any_length(ptr entry, i64 index, ptr object)",
-        "i64 jitonnx_accepts_output(ptr entry, i64 index, ptr object)",
-        "ptr jitonnx_make_output(ptr entry, i64 index)",
-        "ptr jitonnx_make_outputs(ptr entry, ptr bases)",
-        "i64 jitonnx_take_flags(ptr frame)",
-        "i64 jitonnx_run_released(ptr entry, ptr frame, ptr watch)",
-        "void jitonnx_ask_for_huge_pages(ptr block, i64 size)",
-    )
-}
+SHARED = _by_name(
+    "i64 jitonnx_clock()",
+    "void jitonnx_look(ptr watch)",
+    "void jitonnx_run(ptr frame, ptr stamps, ptr watch)",
+    "ptr jitonnx_take(ptr pool, ptr program)",
+    "void jitonnx_put_back(ptr frame)",
+    "void jitonnx_lay_out(ptr layout)",
+    "i64 jitonnx_place(ptr placement)",
+    "i64 jitonnx_perform(ptr operations, ptr registers, ptr results, ptr missed)",
+    "i64 jitonnx_instantiate(ptr plan, ptr block, i64 threads)",
+    "i64 jitonnx_accepts(ptr entry, i64 index, ptr object)",
+    "i64 jitonnx_accepts_any_length(ptr entry, i64 index, ptr object)",
+    "i64 jitonnx_accepts_output(ptr entry, i64 index, ptr object)",
+    "ptr jitonnx_make_output(ptr entry, i64 index)",
+    "ptr jitonnx_make_outputs(ptr entry, ptr bases)",
+    "i64 jitonnx_take_flags(ptr frame)",
+    "i64 jitonnx_run_released(ptr entry, ptr frame, ptr watch)",
+    "void jitonnx_ask_for_huge_pages(ptr block, i64 size)",
+)
 """Native functions that those of other parts of the driver call (`driver.PARTS`), by name."""
 
 
@@ -185,6 +184,10 @@ class Code:
     def item(self, base: ir.Value, record: np.dtype[np.void], index: ir.Value) -> ir.Value:
         """The address of a record in an array of them."""
         return self.at(base, self.multiply(index, record.itemsize))
+
+    def word_at(self, base: ir.Value, index: int | ir.Value) -> ir.Value:
+        """The address of a word in an array of them."""
+        return self.at(base, self.multiply(index, WORD_BYTES))
 
     def field(self, base: ir.Value, record: np.dtype[np.void], name: str) -> ir.Value:
         """The address of a field of the record at `base`."""

@@ -125,7 +125,7 @@ def _make_output(module: ir.Module) -> None:
     rank = code.build.trunc(code.word(output, ENTRY_OUTPUT, "rank"), _INT)
     shape = _shape(code, entry, "output", index)
     code.call("Py_IncRef", descriptor)  # the new array takes this reference
-    place = code.at(code.pointer(entry, ENTRY, "aligned"), code.multiply(index, WORD_BYTES))
+    place = code.word_at(code.pointer(entry, ENTRY, "aligned"), index)
     aligned = code.compare(code.load(place), "!=", 0)
     handler = code.variable(0)
     with code.when(aligned):
@@ -152,7 +152,7 @@ def _make_outputs(module: ir.Module) -> None:
             code.call("Py_DecRef", made)
             code.build.ret(POINTER(None))
         code.call("PyList_SetItem", made, index, array)
-        code.store(code.at(code["bases"], code.multiply(index, WORD_BYTES)), code.load(code.at(array, ArrayField.DATA)))
+        code.store(code.word_at(code["bases"], index), code.load(code.at(array, ArrayField.DATA)))
     code.build.ret(made)
 
 
@@ -165,7 +165,7 @@ def _release_inputs(module: ir.Module) -> None:
     """Let go of the first `count` inputs."""
     code = Code(module, "void jitonnx_release_inputs(ptr held, i64 count)")
     with code.loop(0, code["count"]) as index:
-        code.call("Py_DecRef", code.load(code.at(code["held"], code.multiply(index, WORD_BYTES)), POINTER))
+        code.call("Py_DecRef", code.load(code.word_at(code["held"], index), POINTER))
     code.give()
 
 
@@ -174,7 +174,7 @@ def _take_flags(module: ir.Module) -> None:
     code = Code(module, "i64 jitonnx_take_flags(ptr frame)")
     flags, met = code.pointer(code["frame"], FRAME, "flags"), code.variable(0)
     with code.loop(0, code.word(code["frame"], FRAME, "flag_count")) as index:
-        place = code.at(flags, code.multiply(index, WORD_BYTES))
+        place = code.word_at(flags, index)
         code.store(met, code.build.or_(code.load(met), code.load(place)))
         code.store(place, 0)
     code.give(code.load(met))
@@ -214,7 +214,7 @@ def _entry(module: ir.Module) -> None:
     with code.when(code.compare(bound, "!=", count), likely=False):
         give_back(bound)
         decline()
-    made = code.call("jitonnx_make_outputs", entry, code.at(bases, code.multiply(count, WORD_BYTES)))
+    made = code.call("jitonnx_make_outputs", entry, code.word_at(bases, count))
     with code.when(code.is_null(made), likely=False):
         give_back(bound)
         code.call("PyErr_Clear")  # Python says for which output there is no memory

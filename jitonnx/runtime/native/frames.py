@@ -79,7 +79,7 @@ def _load(module: ir.Module) -> None:
         base = code.build.and_(memory, code.load(code.at(in_arena, offset)))
         code.store(code.at(pointers, offset), code.add(base, code.load(code.at(initial, offset))))
     with code.loop(0, code.word(program, PROGRAM, "flag_count")) as index:
-        code.store(code.at(flags, code.multiply(index, WORD_BYTES)), 0)
+        code.store(code.word_at(flags, index), 0)
     code.give()
 
 
@@ -128,7 +128,7 @@ def _grow(module: ir.Module) -> None:
     at = code.at(block, begin)
     for name, count in (("pointers", pointers), ("bases", bases), ("held", bases)):
         code.build.store(at, code.field(frame, FRAME, name))
-        at = code.at(at, code.multiply(count, WORD_BYTES))
+        at = code.word_at(at, count)
     for name, value in (
         ("memory", code.load(place)),
         ("memory_bytes", memory_bytes),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import llvmlite.ir as ir
 
-from ..layout import CHAINED_INPUT, ENTRY, INSTANTIATION, LINK, WORD_BYTES, ArrayField
+from ..layout import CHAINED_INPUT, ENTRY, INSTANTIATION, LINK, ArrayField
 from .emit import WORD, Code
 
 
@@ -13,11 +13,6 @@ def define(module: ir.Module) -> None:
     _sizes(module)
     _are_apart(module)
     _given(module)
-
-
-def _word(code: Code, base: ir.Value, index: ir.Value) -> ir.Value:
-    """The address of a word in an array of them."""
-    return code.at(base, code.multiply(index, WORD_BYTES))
 
 
 def _slot(code: Code, index: ir.Value) -> ir.Value:
@@ -47,10 +42,10 @@ def _are_apart(module: ir.Module) -> None:
     link, bases, lengths, build = code["link"], code["bases"], code["lengths"], code.build
     count = code.word(code.pointer(link, LINK, "entry"), ENTRY, "input_count")
     place = code.add(count, code["output"])
-    begin, length = code.load(_word(code, bases, place)), code.load(_word(code, lengths, place))
-    end, same = code.add(begin, length), code.load(_word(code, code.pointer(link, LINK, "shared"), code["output"]))
+    begin, length = code.load(code.word_at(bases, place)), code.load(code.word_at(lengths, place))
+    end, same = code.add(begin, length), code.load(code.word_at(code.pointer(link, LINK, "shared"), code["output"]))
     with code.loop(0, place) as index:
-        other, other_length = code.load(_word(code, bases, index)), code.load(_word(code, lengths, index))
+        other, other_length = code.load(code.word_at(bases, index)), code.load(code.word_at(lengths, index))
         meets = build.and_(
             code.compare(other, "<", end),
             code.compare(begin, "<", code.add(other, other_length)),
@@ -74,11 +69,11 @@ def _given(module: ir.Module) -> None:
     count = code.word(entry, ENTRY, "input_count")
     first = code.word(plan, INSTANTIATION, "first_limit")
     limits = code.at(code.pointer(link, LINK, "block"), code.word(plan, INSTANTIATION, "limits"))
-    lengths = _word(code, limits, first)
+    lengths = code.word_at(limits, first)
     with code.loop(0, code.word(entry, ENTRY, "output_count")) as index:
-        place = code.load(_word(code, places, index))
+        place = code.load(code.word_at(places, index))
         array = _slot(code, place)
-        base = _word(code, bases, code.add(count, index))
+        base = code.word_at(bases, code.add(count, index))
         is_new = code.equal(code.build.ptrtoint(array, WORD), code.word(entry, ENTRY, "none"))
         with code.build.if_else(is_new) as (new, given):
             with new:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import llvmlite.ir as ir
 
-from ..layout import ALIGNMENT, INSTANTIATION, LAYOUT, PLACEMENT, STEP_COLUMNS, WORD_BYTES
+from ..layout import ALIGNMENT, INSTANTIATION, LAYOUT, PLACEMENT, STEP_COLUMNS
 from .emit import WORD, Code
 
 _LARGEST = 1 << 48
@@ -16,11 +16,6 @@ def define(module: ir.Module) -> None:
     _arrange(module)
     _fill(module)
     _instantiate(module)
-
-
-def _word(code: Code, base: ir.Value, index: int | ir.Value) -> ir.Value:
-    """The address of a word in an array of them."""
-    return code.at(base, code.multiply(index, WORD_BYTES))
 
 
 def _arrange(module: ir.Module) -> None:
@@ -37,17 +32,17 @@ def _arrange(module: ir.Module) -> None:
     count = code.word(placement, PLACEMENT, "count")
     changed = code.variable(build.zext(code.compare(code.word(plan, INSTANTIATION, "arena_bytes"), "<", 0), WORD))
     with code.loop(0, count) as index:
-        row = code.load(_word(code, code.pointer(plan, INSTANTIATION, "buffer_rows"), index))
-        nbytes = code.load(_word(code, registers, row))
+        row = code.load(code.word_at(code.pointer(plan, INSTANTIATION, "buffer_rows"), index))
+        nbytes = code.load(code.word_at(registers, row))
         with code.when(build.or_(code.compare(nbytes, "<", 0), code.compare(nbytes, ">", _LARGEST)), likely=False):
             code.give(-1)
         # The power of two at or below, of which 0 is taken to have 1.
         highest = code.subtract(63, build.ctlz(code.larger(nbytes, 1), ir.IntType(1)(1)))
         eighth = build.lshr(build.shl(WORD(1), highest), WORD(3))
-        varies = code.load(_word(code, code.pointer(plan, INSTANTIATION, "buffer_steps"), index))
+        varies = code.load(code.word_at(code.pointer(plan, INSTANTIATION, "buffer_steps"), index))
         step = code.larger(varies, build.select(code.compare(varies, ">", ALIGNMENT), eighth, WORD(0)))
         room = code.multiply(build.sdiv(code.subtract(code.add(nbytes, step), 1), step), step)
-        place = _word(code, sizes, index)
+        place = code.word_at(sizes, index)
         with code.when(code.compare(code.load(place), "!=", room)):
             code.store(changed, 1)
             code.store(place, room)
@@ -55,18 +50,18 @@ def _arrange(module: ir.Module) -> None:
         code.give(code.word(plan, INSTANTIATION, "arena_bytes"))
     with code.loop(0, count) as index:
         left = code.variable(index)
-        size, begins = (code.load(_word(code, array, index)) for array in (sizes, first))
+        size, begins = (code.load(code.word_at(array, index)) for array in (sizes, first))
         with code.forever() as leave:
             with code.when(code.compare(code.load(left), "<=", 0)):
                 leave()
-            before = code.load(_word(code, order, code.subtract(code.load(left), 1)))
-            other, other_begins = (code.load(_word(code, array, before)) for array in (sizes, first))
+            before = code.load(code.word_at(order, code.subtract(code.load(left), 1)))
+            other, other_begins = (code.load(code.word_at(array, before)) for array in (sizes, first))
             later = build.and_(code.equal(size, other), code.compare(begins, "<", other_begins))
             with code.when(build.not_(build.or_(code.compare(size, ">", other), later))):
                 leave()
-            code.store(_word(code, order, code.load(left)), before)
+            code.store(code.word_at(order, code.load(left)), before)
             code.store(left, code.subtract(code.load(left), 1))
-        code.store(_word(code, order, code.load(left)), index)
+        code.store(code.word_at(order, code.load(left)), index)
     total = code.call("jitonnx_place", placement)
     code.put(plan, INSTANTIATION, "arena_bytes", total)
     code.give(total)
@@ -90,7 +85,7 @@ class _Block:
 
     def element(self, name: str, index: int | ir.Value) -> ir.Value:
         """An element of an array of the plan."""
-        return self.code.load(_word(self.code, self.fixed(name), index))
+        return self.code.load(self.code.word_at(self.fixed(name), index))
 
     def inside(self, name: str) -> ir.Value:
         """An array within the block."""
@@ -98,7 +93,7 @@ class _Block:
 
     def set(self, name: str, index: int | ir.Value, value: ir.Value) -> None:
         """Set an element of an array within the block."""
-        self.code.store(_word(self.code, self.inside(name), index), value)
+        self.code.store(self.code.word_at(self.inside(name), index), value)
 
 
 def _fill(module: ir.Module) -> None:
@@ -151,7 +146,7 @@ def _place_operands(block: _Block) -> None:
         offset = code.variable(block.element("registers", block.element("operand_rows", operand)))
         buffer = block.element("operand_buffers", operand)
         with code.when(code.compare(buffer, ">=", 0)):
-            code.store(offset, code.add(code.load(offset), code.load(_word(code, placed, buffer))))
+            code.store(offset, code.add(code.load(offset), code.load(code.word_at(placed, buffer))))
         block.set("offsets", operand, code.load(offset))
 
 
@@ -165,9 +160,9 @@ def _copy_columns(block: _Block) -> None:
 
     with code.loop(0, len(STEP_COLUMNS)) as column, code.loop(0, steps) as step:
         block.set("columns", code.add(code.multiply(column, steps), step), of_kind(column, step))
-    words = _word(code, block.fixed("results"), code.multiply(len(STEP_COLUMNS), kinds))
+    words = code.word_at(block.fixed("results"), code.multiply(len(STEP_COLUMNS), kinds))
     with code.loop(0, block.number("size_count")) as index:
-        block.set("sizes", index, code.load(_word(code, words, index)))
+        block.set("sizes", index, code.load(code.word_at(words, index)))
 
 
 def _copy_elements(block: _Block) -> None:

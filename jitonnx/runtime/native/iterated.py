@@ -19,7 +19,6 @@ from ..layout import (
     ITERATED_ELEMENT,
     ITERATED_ROW,
     LINK,
-    WORD_BYTES,
     ArrayField,
     LinkKind,
 )
@@ -46,11 +45,6 @@ def define(module: ir.Module) -> None:
     _iterated_link(module)
 
 
-def _place(code: Code, base: ir.Value, index: int | ir.Value) -> ir.Value:
-    """The address of a word in an array of them."""
-    return code.at(base, code.multiply(index, WORD_BYTES))
-
-
 def _iterated(code: Code) -> ir.Value:
     return code.pointer(code["link"], LINK, "iterated")
 
@@ -62,7 +56,7 @@ def _slot(code: Code, index: ir.Value) -> ir.Value:
 
 def _input(code: Code, iterated: ir.Value, index: ir.Value) -> ir.Value:
     """A row, or what is gone through, borrowed."""
-    return _slot(code, code.load(_place(code, code.pointer(iterated, ITERATED, "inputs"), index)))
+    return _slot(code, code.load(code.word_at(code.pointer(iterated, ITERATED, "inputs"), index)))
 
 
 def _data(code: Code, array: ir.Value) -> ir.Value:
@@ -84,7 +78,7 @@ def _item_bytes(module: ir.Module) -> None:
     code = Code(module, "i64 jitonnx_item_bytes(ptr array, i64 axes, i64 itemsize)")
     nbytes, sizes = code.variable(code["itemsize"]), _sizes(code, code["array"])
     with code.loop(code["axes"], code.load_int(code.at(code["array"], ArrayField.RANK), 32)) as axis:
-        code.store(nbytes, code.multiply(code.load(nbytes), code.load(_place(code, sizes, axis))))
+        code.store(nbytes, code.multiply(code.load(nbytes), code.load(code.word_at(sizes, axis))))
     code.give(code.load(nbytes))
 
 
@@ -93,7 +87,7 @@ def _same_items(module: ir.Module) -> None:
     code = Code(module, "i64 jitonnx_same_items(ptr array, ptr stack)")
     sizes, rows = _sizes(code, code["array"]), _sizes(code, code["stack"])
     with code.loop(0, code.load_int(code.at(code["array"], ArrayField.RANK), 32)) as axis:
-        size, wanted = code.load(_place(code, sizes, axis)), code.load(_place(code, rows, code.add(axis, 1)))
+        size, wanted = code.load(code.word_at(sizes, axis)), code.load(code.word_at(rows, code.add(axis, 1)))
         with code.when(code.compare(size, "!=", wanted), likely=False):
             code.give(0)
     code.give(1)
@@ -116,7 +110,7 @@ def _enter(module: ir.Module) -> None:
         code.store(limit, read("trips", 64))
     variable = code.word(iterated, ITERATED, "trip_variable")
     with code.when(code.compare(variable, ">=", 0)):
-        code.store(limit, code.load(_place(code, code.pointer(code["chain"], CHAIN, "variables"), variable)))
+        code.store(limit, code.load(code.word_at(code.pointer(code["chain"], CHAIN, "variables"), variable)))
     elements, rows = code.pointer(iterated, ITERATED, "elements"), code.word(iterated, ITERATED, "row_count")
     step = code.pointer(iterated, ITERATED, "step")
     with code.loop(0, code.word(iterated, ITERATED, "element_count")) as index:
@@ -136,7 +130,7 @@ def _enter(module: ir.Module) -> None:
         shape = code.at(code.pointer(step, ENTRY, "output_shapes"), code.multiply(code.add(index, 1), pitch))
         rank = code.subtract(code.load_int(code.at(array, ArrayField.RANK), 32), 1)
         with code.loop(0, rank) as axis:
-            code.store(_place(code, shape, axis), code.load(_place(code, sizes, code.add(axis, 1))))
+            code.store(code.word_at(shape, axis), code.load(code.word_at(sizes, code.add(axis, 1))))
     code.put(iterated, ITERATED, "limit", code.load(limit))
     begins = code.variable(code.build.zext(code.compare(first, "<", code.load(limit)), ir.IntType(64)))
     with (
@@ -164,7 +158,7 @@ def _elements(module: ir.Module) -> None:
     def keep(index: ir.Value) -> None:
         array = code.call("PyList_GetItem", made, index)
         code.call("Py_IncRef", array)
-        code.call("PyList_SetItem", slots, code.load(_place(code, places, index)), array)
+        code.call("PyList_SetItem", slots, code.load(code.word_at(places, index)), array)
 
     keep(code.number(0))
     with code.loop(0, code.word(iterated, ITERATED, "element_count")) as index:
@@ -178,7 +172,7 @@ def _elements(module: ir.Module) -> None:
         nbytes = code.call("jitonnx_item_bytes", array, 1, code.word(element, ITERATED_ELEMENT, "itemsize"))
         source = code.add(_data(code, array), code.multiply(position, nbytes))
         behind = code.add(index, 1)
-        _copy(code, code.load(_place(code, addresses, behind)), source, nbytes)
+        _copy(code, code.load(code.word_at(addresses, behind)), source, nbytes)
         keep(behind)
     code.call("Py_DecRef", made)
     code.give(code.call("jitonnx_chain_bind", code["chain"], code["link"], slots))
@@ -216,7 +210,7 @@ def _grow(module: ir.Module) -> None:
         array, shape = _input(code, iterated, index), code.at(shapes, code.multiply(index, pitch))
         code.store(shape, capacity)
         with code.loop(0, code.load_int(code.at(array, ArrayField.RANK), 32)) as axis:
-            code.store(_place(code, shape, code.add(axis, 1)), code.load(_place(code, _sizes(code, array), axis)))
+            code.store(code.word_at(shape, code.add(axis, 1)), code.load(code.word_at(_sizes(code, array), axis)))
     addresses = code.pointer(iterated, ITERATED, "addresses")
     made = code.call("jitonnx_make_outputs", entry, addresses)
     with code.when(code.is_null(made), likely=False):
@@ -228,7 +222,7 @@ def _grow(module: ir.Module) -> None:
         with code.when(code.compare(before, ">", 0)):
             stack = _slot(code, place)
             nbytes = code.call("jitonnx_item_bytes", stack, 0, code.word(row, ITERATED_ROW, "itemsize"))
-            _copy(code, code.load(_place(code, addresses, index)), _data(code, stack), nbytes)
+            _copy(code, code.load(code.word_at(addresses, index)), _data(code, stack), nbytes)
         larger = code.call("PyList_GetItem", made, index)
         code.call("Py_IncRef", larger)
         code.call("PyList_SetItem", slots, place, larger)
@@ -298,11 +292,11 @@ def _finish(module: ir.Module) -> None:
         shapes, empty = code.pointer(entry, ENTRY, "output_shapes"), code.pointer(iterated, ITERATED, "empty")
         variables = code.pointer(code["chain"], CHAIN, "variables")
         with code.loop(0, code.word(iterated, ITERATED, "shape_words")) as index:
-            size = code.variable(code.load(_place(code, empty, index)))
+            size = code.variable(code.load(code.word_at(empty, index)))
             with code.when(code.compare(code.load(size), "<", 0)):
                 number = code.build.xor(code.load(size), code.number(-1))
-                code.store(size, code.load(_place(code, variables, number)))
-            code.store(_place(code, shapes, index), code.load(size))
+                code.store(size, code.load(code.word_at(variables, number)))
+            code.store(code.word_at(shapes, index), code.load(size))
         made = code.call("jitonnx_make_outputs", entry, code.pointer(iterated, ITERATED, "addresses"))
         with code.when(code.is_null(made), likely=False):
             code.call("PyErr_Clear")

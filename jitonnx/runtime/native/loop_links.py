@@ -14,7 +14,6 @@ from ..layout import (
     LOOP_OPERAND,
     LOOP_RESULT,
     LOOPED,
-    WORD_BYTES,
     ArrayField,
     LinkKind,
     LoopEnd,
@@ -37,11 +36,6 @@ def define(module: ir.Module) -> None:
     _loop_link(module)
 
 
-def _word(code: Code, base: ir.Value, index: int | ir.Value) -> ir.Value:
-    """The address of a word in an array of them."""
-    return code.at(base, code.multiply(index, WORD_BYTES))
-
-
 def _looped(code: Code) -> ir.Value:
     return code.pointer(code["link"], LINK, "looped")
 
@@ -53,8 +47,8 @@ def _read(module: ir.Module) -> None:
     known, numbers = code.pointer(looped, LOOPED, "known"), code.pointer(link, LINK, "variables")
     variables = code.pointer(code["chain"], CHAIN, "variables")
     with code.loop(0, code.word(link, LINK, "variable_count")) as index:
-        value = code.load(_word(code, variables, code.load(_word(code, numbers, index))))
-        with code.when(code.compare(value, "!=", code.load(_word(code, known, index))), likely=False):
+        value = code.load(code.word_at(variables, code.load(code.word_at(numbers, index))))
+        with code.when(code.compare(value, "!=", code.load(code.word_at(known, index))), likely=False):
             code.give(0)
     inputs, entry = code.pointer(link, LINK, "inputs"), code.pointer(link, LINK, "entry")
     addresses = code.pointer(looped, LOOPED, "addresses")
@@ -63,7 +57,7 @@ def _read(module: ir.Module) -> None:
         fits = code.call("jitonnx_accepts_any_length", entry, index, array)
         with code.when(code.equal(fits, 0), likely=False):
             code.give(0)
-        code.store(_word(code, addresses, index), code.load(code.at(array, ArrayField.DATA)))
+        code.store(code.word_at(addresses, index), code.load(code.at(array, ArrayField.DATA)))
     code.give(1)
 
 
@@ -81,7 +75,7 @@ def _limit(module: ir.Module) -> None:
     first = code.word(looped, LOOPED, "first")
 
     def value_of(name: str, width: int) -> ir.Value:
-        place = code.load(_word(code, addresses, code.word(looped, LOOPED, name)), POINTER)
+        place = code.load(code.word_at(addresses, code.word(looped, LOOPED, name)), POINTER)
         return code.load_int(place, width)
 
     with (
@@ -94,7 +88,7 @@ def _limit(module: ir.Module) -> None:
         code.store(limit, code.subtract(value_of("trips", 64), first))
     variable = code.word(looped, LOOPED, "trip_variable")
     with code.when(code.compare(variable, ">=", 0)):
-        count = code.load(_word(code, code.pointer(code["chain"], CHAIN, "variables"), variable))
+        count = code.load(code.word_at(code.pointer(code["chain"], CHAIN, "variables"), variable))
         code.store(limit, code.subtract(count, first))
     lengths = code.pointer(looped, LOOPED, "lengths")
     with code.loop(0, code.word(looped, LOOPED, "length_count")) as index:
@@ -125,7 +119,7 @@ def _fill(module: ir.Module) -> None:
     operands, addresses = (code.pointer(looped, LOOPED, name) for name in ("operands", "addresses"))
     with code.loop(0, code.word(looped, LOOPED, "operand_count")) as index:
         operand = code.item(operands, LOOP_OPERAND, index)
-        begin = code.load(_word(code, addresses, code.word(operand, LOOP_OPERAND, "tensor")))
+        begin = code.load(code.word_at(addresses, code.word(operand, LOOP_OPERAND, "tensor")))
         last = code.multiply(code.subtract(code["limit"], 1), code.word(operand, LOOP_OPERAND, "back"))
         place = code.add(code.add(begin, code.word(operand, LOOP_OPERAND, "offset")), last)
         code.store(code.pointer(operand, LOOP_OPERAND, "target"), place)
@@ -141,7 +135,7 @@ def _hand_on(module: ir.Module) -> None:
     link, looped, made, count = code["link"], _looped(code), code["made"], code["count"]
     inputs, places = code.pointer(link, LINK, "inputs"), code.pointer(link, LINK, "outputs")
     addresses = code.pointer(looped, LOOPED, "addresses")
-    behind = _word(code, addresses, code.word(code.pointer(link, LINK, "entry"), ENTRY, "input_count"))
+    behind = code.word_at(addresses, code.word(code.pointer(link, LINK, "entry"), ENTRY, "input_count"))
     results = code.pointer(looped, LOOPED, "results")
     odd = code.compare(code.build.and_(count, code.number(1)), "!=", 0)
     with code.loop(0, code.word(looped, LOOPED, "result_count")) as index:
@@ -166,7 +160,7 @@ def _hand_on(module: ir.Module) -> None:
                     take(rows)
         with code.when(code.equal(kind, LoopGives.LAST)):
             take(code.call("PyList_GetItem", made, one))
-            target, begin = (code.load(_word(code, behind, number)) for number in (one, other))
+            target, begin = (code.load(code.word_at(behind, number)) for number in (one, other))
             back, nbytes = (code.word(result, LOOP_RESULT, name) for name in ("back", "bytes"))
             backwards = code.compare(back, "!=", 0)
             number = code.build.select(backwards, code.subtract(code["limit"], count), code.subtract(count, 1))
@@ -175,7 +169,7 @@ def _hand_on(module: ir.Module) -> None:
             code.call("memcpy", *addressed, nbytes)
         with code.when(code.is_null(code.load(array, POINTER)), likely=False):
             code.give(0)
-        code.call("PyList_SetItem", code["slots"], code.load(_word(code, places, index)), code.load(array, POINTER))
+        code.call("PyList_SetItem", code["slots"], code.load(code.word_at(places, index)), code.load(array, POINTER))
     code.give(1)
 
 
@@ -191,7 +185,7 @@ def _do(module: ir.Module) -> None:
     with code.loop(rows, code.word(entry, ENTRY, "output_count")) as index:
         code.store(code.at(code.pointer(entry, ENTRY, "output_shapes"), code.multiply(index, pitch)), limit)
     addresses = code.pointer(looped, LOOPED, "addresses")
-    made = code.call("jitonnx_make_outputs", entry, _word(code, addresses, code.word(entry, ENTRY, "input_count")))
+    made = code.call("jitonnx_make_outputs", entry, code.word_at(addresses, code.word(entry, ENTRY, "input_count")))
     with code.when(code.is_null(made), likely=False):
         code.call("PyErr_Clear")  # Python says for which output there is no memory
         code.give(0)

@@ -29,8 +29,8 @@ def _sum(module: ir.Module) -> None:
     code = Code(module, "void jitonnx_loop_sum(ptr loop, i64 rows)")
     stamps, sums = (code.pointer(code["loop"], LOOP, name) for name in ("stamps", "sums"))
     with code.loop(0, code["rows"]) as row:
-        before, after = (code.at(stamps, code.multiply(code.add(row, n), WORD_BYTES)) for n in (0, 1))
-        place = code.at(sums, code.multiply(row, WORD_BYTES))
+        before, after = (code.word_at(stamps, code.add(row, n)) for n in (0, 1))
+        place = code.word_at(sums, row)
         code.store(place, code.add(code.load(place), code.subtract(code.load(after), code.load(before))))
     code.give()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import llvmlite.ir as ir
 
-from ..layout import ALIGNMENT, PLACED, PLACEMENT, WORD_BYTES
+from ..layout import ALIGNMENT, PLACED, PLACEMENT
 from .emit import Code
 
 
@@ -32,7 +32,7 @@ def _place(module: ir.Module) -> None:
 
     def word(name: str, index: ir.Value) -> ir.Value:
         return code.load(
-            code.at(code.pointer(placement, PLACEMENT, name), code.multiply(index, WORD_BYTES)),
+            code.word_at(code.pointer(placement, PLACEMENT, name), index),
         )
 
     total = code.variable(0)
@@ -43,7 +43,7 @@ def _place(module: ir.Module) -> None:
         placed = code.pointer(placement, PLACEMENT, "placed")
         offset = code.call("jitonnx_offset", placed, number, size, first, last)
         code.store(
-            code.at(code.pointer(placement, PLACEMENT, "offsets"), code.multiply(index, WORD_BYTES)),
+            code.word_at(code.pointer(placement, PLACEMENT, "offsets"), index),
             offset,
         )
         end = code.add(offset, size)

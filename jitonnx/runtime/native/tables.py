@@ -34,12 +34,12 @@ def _lay_out(module: ir.Module) -> None:
         return code.pointer(layout, LAYOUT, name)
 
     def word(name: str, index: ir.Value) -> ir.Value:
-        return code.load(code.at(column(name), code.multiply(index, WORD_BYTES)))
+        return code.load(code.word_at(column(name), index))
 
     with code.loop(0, code.word(layout, LAYOUT, "step_count")) as index:
         code.call("jitonnx_lay_out_row", layout, index)
     with code.loop(0, code.word(layout, LAYOUT, "operand_count")) as index:
-        pointer = code.at(column("pointers"), code.multiply(index, WORD_BYTES))
+        pointer = code.word_at(column("pointers"), index)
         code.store(pointer, code.add(word("bases", index), word("offsets", index)))
     with code.loop(0, code.word(layout, LAYOUT, "patch_count")) as index:
         fixed, patch = (code.item(column(name), PATCH, index) for name in ("common_patches", "patches"))
@@ -55,7 +55,7 @@ def _check_row(module: ir.Module) -> None:
     layout = code["layout"]
 
     def word(name: str, index: ir.Value) -> ir.Value:
-        return code.load(code.at(code.pointer(layout, LAYOUT, name), code.multiply(index, WORD_BYTES)))
+        return code.load(code.word_at(code.pointer(layout, LAYOUT, name), index))
 
     with code.loop(code["first"], code["last"]) as index:
         offset, limit = word("offsets", index), word("limits", word("limit_places", index))
@@ -73,7 +73,7 @@ def _lay_out_row(module: ir.Module) -> None:
 
     def column(name: str) -> ir.Value:
         place = code.add(code.multiply(count, STEP_COLUMNS.index(name)), index)
-        return code.load(code.at(code.pointer(layout, LAYOUT, "columns"), code.multiply(place, WORD_BYTES)))
+        return code.load(code.word_at(code.pointer(layout, LAYOUT, "columns"), place))
 
     def ceil_divide(a: ir.Value, b: int | ir.Value) -> ir.Value:
         above = code.subtract(code.add(a, b), 1)
