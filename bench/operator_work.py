@@ -281,4 +281,4 @@ _PRODUCTS: dict[str, Callable[[_Shapes, tuple[int, ...], _Attributes], int]] = {
 
 _OF_BYTES = ("QLinearConv", "QLinearMatMul")
 _ROUNDED = ("MatMul", "Gemm", "Conv")
-"""With constant weights, as the cases that are measured so have them."""
+"""Their weights are constants, as in the cases that are measured so."""

@@ -112,7 +112,7 @@ def _drop_names(branch: Graph) -> None:
 
 def _run(edit: Edit, level: int, disabled: frozenset[str], full: bool) -> None:
     def allowed(families: Iterable[Family | Sequence[Rule]]) -> list[Rule]:
-        """Of the rules that could find something in the graph as it is, what the level and the user allow."""
+        """The level and the user allow these of the rules that could find something in the graph as it is."""
         present = {node.operator.name for node in edit.graph}
         found = list[Rule]()
         for family in families:

@@ -131,7 +131,7 @@ class Iterated:
         return self._place(record)
 
     def _records(self, kind: np.dtype[np.void], rows: Sequence[tuple[int, ...]]) -> int:
-        """Where records of words lie, with an empty one behind them."""
+        """Keep records of words, with an empty one behind them, and give their address."""
         words = [word for row in (*rows, (0,) * (kind.itemsize // WORD_BYTES)) for word in row]
         return self._words(words)
 

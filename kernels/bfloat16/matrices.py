@@ -53,7 +53,7 @@ class Sums:
         return a.builder.bitcast(a.builder.shuffle_vector(a.value, b.value, mask), _HALVES)
 
     def store(self, sums: Pointer, pitch: int) -> None:
-        """To float32 in memory, rows `pitch` elements apart."""
+        """Write the sums to memory as float32, in rows that are `pitch` elements apart."""
         for number, pair in enumerate(self._blocks):
             done = [block.get() for block in pair]
             for row in range(2):
