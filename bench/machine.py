@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import llvmlite.binding as llvm
 import numpy as np
 
-from jitonnx.calibration import UNROLL, fma_ir, read_ir
+from jitonnx.calibration import UNROLL, chains_ir, copy_ir, fma_ir, read_ir
 from jitonnx.kernels.parts.bfloat16 import TILE_FEATURES
 from jitonnx.runtime.cpu import available
 from jitonnx.target import host, named
@@ -326,42 +326,16 @@ done:
 def _dots_ir(name: str, lanes: int, chains: int) -> str:
     """name(state, steps): `steps` times dot products of bytes on every chain; stores the chains."""
     vector, intrinsic = f"<{lanes} x i32>", f"@llvm.x86.avx512.vpdpbusd.{32 * lanes}"
-    numbers = range(chains)
-    phis = "\n".join(f"  %x{c} = phi {vector} [ zeroinitializer, %entry ], [ %y{c}, %loop ]" for c in numbers)
-    dots = "\n".join(f"  %y{c} = call {vector} {intrinsic}({vector} %x{c}, {vector} %a, {vector} %a)" for c in numbers)
-    stores = "\n".join(
-        f"  %p{c} = getelementptr {vector}, ptr %state, i64 {c}\n  store {vector} %y{c}, ptr %p{c}, align 4"
-        for c in numbers
-    )
-    return f"""
-declare {vector} {intrinsic}({vector}, {vector}, {vector})
-define void @{name}(ptr %state, i64 %steps) {{
-entry:
-  %a = load {vector}, ptr %state, align 4
-  br label %loop
-loop:
-  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
-{phis}
-{dots}
-  %next = add i64 %i, 1
-  %more = icmp slt i64 %next, %steps
-  br i1 %more, label %loop, label %done
-done:
-{stores}
-  ret void
-}}
-"""
+    step = f"call {vector} {intrinsic}({vector} %x, {vector} %a, {vector} %a)"
+    declaration = f"declare {vector} {intrinsic}({vector}, {vector}, {vector})"
+    return declaration + chains_ir(name, vector, chains, "zeroinitializer", step)
 
 
 @cache
 def _kernels() -> _Kernels:
-    text = (
-        _copy_ir("copy", "")
-        + _copy_ir("copy_streaming", ", !nontemporal !0")
-        + read_ir("read", vector_lanes())
-        + "!0 = !{i32 1}\n"
-    )
-    engine = _engine(text)
+    lanes = vector_lanes()
+    copies = copy_ir("copy", lanes) + copy_ir("copy_streaming", lanes, streaming=True)
+    engine = _engine(copies + read_ir("read", lanes) + "!0 = !{i32 1}\n")
     pointer, integer = ctypes.c_void_p, ctypes.c_int64
     kind = ctypes.CFUNCTYPE(None, pointer, pointer, integer, integer)
     copy, streaming, read = (kind(engine.get_function_address(name)) for name in ("copy", "copy_streaming", "read"))
@@ -379,46 +353,6 @@ def _engine(text: str) -> llvm.ExecutionEngine:
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(text), machine)
     engine.finalize_object()
     return engine
-
-
-def _copy_ir(name: str, metadata: str) -> str:
-    """name(target, source, pieces, passes): `passes` times copies `pieces` pieces of `UNROLL` vectors each."""
-    vector = f"<{vector_lanes()} x float>"
-    suffix = f"align {4 * vector_lanes()}"
-    pieces = range(UNROLL)
-    loads = "\n".join(
-        f"  %s{u} = getelementptr {vector}, ptr %from, i64 {u}\n  %v{u} = load {vector}, ptr %s{u}, {suffix}"
-        for u in pieces
-    )
-    stores = "\n".join(
-        f"  %t{u} = getelementptr {vector}, ptr %to, i64 {u}\n  store {vector} %v{u}, ptr %t{u}, {suffix}{metadata}"
-        for u in pieces
-    )
-    return f"""
-define void @{name}(ptr noalias %target, ptr noalias %source, i64 %pieces, i64 %passes) {{
-entry:
-  br label %pass
-pass:
-  %p = phi i64 [ 0, %entry ], [ %next_pass, %end ]
-  br label %loop
-loop:
-  %i = phi i64 [ 0, %pass ], [ %next, %loop ]
-  %offset = mul i64 %i, {UNROLL}
-  %from = getelementptr {vector}, ptr %source, i64 %offset
-  %to = getelementptr {vector}, ptr %target, i64 %offset
-{loads}
-{stores}
-  %next = add i64 %i, 1
-  %more = icmp slt i64 %next, %pieces
-  br i1 %more, label %loop, label %end
-end:
-  %next_pass = add i64 %p, 1
-  %again = icmp slt i64 %next_pass, %passes
-  br i1 %again, label %pass, label %done
-done:
-  ret void
-}}
-"""
 
 
 def _aligned(count: int) -> np.ndarray:

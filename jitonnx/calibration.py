@@ -108,30 +108,31 @@ def fma_ir(name: str, lanes: int, chains: int, *, declare: bool = True) -> str:
     """
     vector, intrinsic = f"<{lanes} x float>", f"@llvm.fmuladd.v{lanes}f32"
     half, one = (f"<{', '.join(['float ' + value] * lanes)}>" for value in ("0.5", "1.0"))
-    numbers = range(chains)
-    phis = "\n".join(f"  %x{c} = phi {vector} [ {one}, %entry ], [ %y{c}, %loop ]" for c in numbers)
-    fmas = "\n".join(
-        f"  %y{c} = call {vector} {intrinsic}({vector} %x{c}, {vector} {half}, {vector} {one})" for c in numbers
-    )
-    stores = "\n".join(
-        f"  %p{c} = getelementptr {vector}, ptr %state, i64 {c}\n  store {vector} %y{c}, ptr %p{c}, align 4"
-        for c in numbers
-    )
+    step = f"call {vector} {intrinsic}({vector} %x, {vector} {half}, {vector} {one})"
     declaration = f"declare {vector} {intrinsic}({vector}, {vector}, {vector})" if declare else ""
+    return declaration + chains_ir(name, vector, chains, one, step)
+
+
+def chains_ir(name: str, vector: str, chains: int, first: str, step: str) -> str:
+    """name(state, steps): `steps` times `step`, an instruction that makes the next vector of %x (and may read %a, the
+    first vector of the state), on so many chains, which begin with `first`; stores the chains."""
+    numbers = range(chains)
+    phis = "\n".join(f"  %x{c} = phi {vector} [ {first}, %entry ], [ %y{c}, %loop ]" for c in numbers)
+    steps = "\n".join(f"  %y{c} = {step.replace('%x', f'%x{c}')}" for c in numbers)
     return f"""
-{declaration}
 define void @{name}(ptr %state, i64 %steps) {{
 entry:
+  %a = load {vector}, ptr %state, align 4
   br label %loop
 loop:
   %i = phi i64 [ 0, %entry ], [ %next, %loop ]
 {phis}
-{fmas}
+{steps}
   %next = add i64 %i, 1
   %more = icmp slt i64 %next, %steps
   br i1 %more, label %loop, label %done
 done:
-{stores}
+{_stores_ir("%state", vector, "%y", chains, "align 4")}
   ret void
 }}
 """
@@ -140,19 +141,32 @@ done:
 def read_ir(name: str, lanes: int) -> str:
     """name(state, source, pieces, passes): `passes` times reads `pieces` pieces of `UNROLL` vectors each, and stores a
     piece of what comes of them."""
-    vector, numbers = f"<{lanes} x i32>", range(UNROLL)
-    phis = "\n".join(f"  %x{u} = phi {vector} [ zeroinitializer, %pass ], [ %y{u}, %loop ]" for u in numbers)
+    vector = f"<{lanes} x i32>"
+    phis = "\n".join(f"  %x{u} = phi {vector} [ zeroinitializer, %pass ], [ %y{u}, %loop ]" for u in range(UNROLL))
+    sums = "\n".join(f"  %y{u} = xor {vector} %x{u}, %v{u}" for u in range(UNROLL))
+    return pieces_ir(name, vector, "align 4", phis, sums, _stores_ir("%state", vector, "%y", UNROLL, "align 4"))
+
+
+def copy_ir(name: str, lanes: int, *, streaming: bool = False) -> str:
+    """name(target, source, pieces, passes): `passes` times copies `pieces` pieces of `UNROLL` vectors each.
+
+    Both lie on a vector's boundary. streaming: past the caches; the module has !0 = !{i32 1}.
+    """
+    vector, alignment = f"<{lanes} x float>", f"align {4 * lanes}"
+    place = f"  %to = getelementptr {vector}, ptr %state, i64 %offset\n"
+    stores = _stores_ir("%to", vector, "%v", UNROLL, alignment + (", !nontemporal !0" if streaming else ""))
+    return pieces_ir(name, vector, alignment, "", place + stores, "")
+
+
+def pieces_ir(name: str, vector: str, alignment: str, begin: str, use: str, end: str) -> str:
+    """name(state, source, pieces, passes): `passes` times loads `pieces` pieces of `UNROLL` vectors, each as %v0, %v1,
+    …, from %offset vectors on. begin, end: instructions of a pass; use: those of a piece."""
     loads = "\n".join(
-        f"  %s{u} = getelementptr {vector}, ptr %from, i64 {u}\n  %v{u} = load {vector}, ptr %s{u}, align 4\n"
-        f"  %y{u} = xor {vector} %x{u}, %v{u}"
-        for u in numbers
-    )
-    stores = "\n".join(
-        f"  %t{u} = getelementptr {vector}, ptr %state, i64 {u}\n  store {vector} %y{u}, ptr %t{u}, align 4"
-        for u in numbers
+        f"  %s{u} = getelementptr {vector}, ptr %from, i64 {u}\n  %v{u} = load {vector}, ptr %s{u}, {alignment}"
+        for u in range(UNROLL)
     )
     return f"""
-define void @{name}(ptr %state, ptr %source, i64 %pieces, i64 %passes) {{
+define void @{name}(ptr noalias %state, ptr noalias %source, i64 %pieces, i64 %passes) {{
 entry:
   br label %pass
 pass:
@@ -160,15 +174,16 @@ pass:
   br label %loop
 loop:
   %i = phi i64 [ 0, %pass ], [ %next, %loop ]
-{phis}
+{begin}
   %offset = mul i64 %i, {UNROLL}
   %from = getelementptr {vector}, ptr %source, i64 %offset
 {loads}
+{use}
   %next = add i64 %i, 1
   %more = icmp slt i64 %next, %pieces
   br i1 %more, label %loop, label %end
 end:
-{stores}
+{end}
   %next_pass = add i64 %p, 1
   %again = icmp slt i64 %next_pass, %passes
   br i1 %again, label %pass, label %done
@@ -176,3 +191,11 @@ done:
   ret void
 }}
 """
+
+
+def _stores_ir(target: str, vector: str, name: str, count: int, suffix: str) -> str:
+    """Stores of so many vectors, one behind the other."""
+    return "\n".join(
+        f"  %t{u} = getelementptr {vector}, ptr {target}, i64 {u}\n  store {vector} {name}{u}, ptr %t{u}, {suffix}"
+        for u in range(count)
+    )

@@ -25,7 +25,6 @@ from jitonnx.errors import Fail
 from jitonnx.ir.declaration import Declaration
 from jitonnx.metadata import ModelMetadata, NodeArg
 from jitonnx.opening import OpenedModel
-from jitonnx.records import NamedTuple
 from jitonnx.saved.engine import SavedEngine
 
 if TYPE_CHECKING:
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from jitonnx.auto_precision import PrecisionChoice
     from jitonnx.capi.inner import InnerSession
     from jitonnx.engine.pipeline import Engine
+    from jitonnx.engine.protocol import CompileStatus
     from jitonnx.saved.saving import NamedShapes
 
 _KNOWN_KEYWORDS = {"enable_fallback", "read_config_from_model", "disabled_optimizers"}
@@ -44,20 +44,6 @@ _KNOWN_KEYWORDS = {"enable_fallback", "read_config_from_model", "disabled_optimi
 progress: Callable[[int, int], None] | None = None
 """Called as progress(done, all) while sessions made from now on compile kernels, in the place of showing it on a
 terminal."""
-
-
-class CompileStatus(NamedTuple):
-    """How far the code of a session's model is; see `InferenceSession.compile_status`."""
-
-    state: str
-    """compiled: there is code for all that was run; compiling: some is being made in the background, while NumPy
-    evaluates what needs it; waiting: some will be made when the shapes that need it come back; failed."""
-    kernels_done: int
-    kernels: int
-    """How many kernels are to be compiled in the background; 0 until that is known, and where all were in the cache."""
-    numpy_runs: int
-    """Runs that were evaluated on NumPy, as a whole or behind a node whose output only a run can tell the shape of,
-    because there was no code yet."""
 
 
 class InferenceSession(Session):
@@ -249,7 +235,7 @@ class InferenceSession(Session):
     @property
     def compile_status(self) -> CompileStatus:
         """How far the model's code is that is compiled in the background. (Not in onnxruntime.)"""
-        return CompileStatus(*self._model.main.engine.status())
+        return self._model.main.engine.status()
 
     @property
     def title(self) -> str:

@@ -149,7 +149,7 @@ MODULES: dict[str, set[str]] = {
     "opsets": {"checker", "errors", "ir", "model", "ops", "proto", "records"},
     "philox": set(),
     "records": {"forks"},
-    "session": {"api", "auto_precision", "capi", "errors", "forks", "ir", "metadata", "opening", "records", "saved"},
+    "session": {"api", "auto_precision", "capi", "errors", "forks", "ir", "metadata", "opening", "saved"},
     "target": {"cores", "records", "runtime"},
     "training": {"api", "errors", "ir", "model", "proto", "session"},
     "versioning": {"ir", "ops", "records"},

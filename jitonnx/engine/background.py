@@ -11,7 +11,7 @@ from jitonnx import forks
 from jitonnx.engine.pending import PendingCode
 from jitonnx.engine.pipeline import Engine, Settings
 from jitonnx.engine.programs import RunnableProgram, Runner, shape_of
-from jitonnx.engine.protocol import ModelEngine
+from jitonnx.engine.protocol import CompileStatus, ModelEngine
 from jitonnx.engine.resized import Resized
 from jitonnx.ir.extract import specialise
 from jitonnx.ir.graph import Graph
@@ -51,11 +51,11 @@ class BackgroundEngine(ModelEngine):
 
         self._job: Job[Engine] = executor.submit(make)
 
-    def status(self) -> tuple[str, int, int, int]:
+    def status(self) -> CompileStatus:
         """Give what the engine's tells; also failed, if there is none to come."""
         pending = self._pending
         state = pending.state if self._job.state == "compiled" else self._job.state
-        return state, *pending.kernels, pending.numpy_runs
+        return CompileStatus(state, *pending.kernels, pending.numpy_runs)
 
     def found(self) -> Engine | None:
         """The engine once it is made, else None. Fail tells why it could not be made."""

@@ -26,7 +26,7 @@ from jitonnx.runtime.iterated import ElementPlaces, IteratedLoop, RowPlaces, siz
 from jitonnx.runtime.layout import LinkKind
 
 if TYPE_CHECKING:
-    from jitonnx.engine.chains import Around, Scope, Writer
+    from jitonnx.engine.chains import Scope, StepContext, Writer
 
 ABSENT = -1
 
@@ -49,7 +49,7 @@ class Body(NamedTuple):
 
 
 class LoopWriter:
-    """Writes the links of one loop. `Unchained` (of `chains`) where they can't be."""
+    """Writes the links of one loop. `NotChainable` (of `chains`) where they can't be."""
 
     def __init__(self, writer: Writer, node: Node, parts: Parts, body: Body, scope: Scope) -> None:
         self._writer, self._node, self._parts, self._body, self._scope = writer, node, parts, body, scope
@@ -61,11 +61,11 @@ class LoopWriter:
         self._writes_back = (scan and scan.scan_output_directions) or (0,) * len(parts.rows)
         self._first = node.operator.first if isinstance(node.operator, Loop) else 0
 
-    def write(self, around: Around) -> None:
+    def write(self, context: StepContext) -> None:
         """Write all links of the loop."""
         writer, parts, body, scope = self._writer, self._parts, self._body, self._scope
         section = writer.section()
-        writer.equal(section, scope, around.assumed)
+        writer.equal(section, scope, context.assumed)
         trips, trip_variable = self._trips(section)
         condition = self._truth(parts.head[1]) if len(parts.head) > 1 and parts.head[1] is not None else ABSENT
         for outer, inner in parts.captured:
@@ -89,7 +89,7 @@ class LoopWriter:
         repeat = writer.add(LoopLink(LinkKind.REPEAT, loop, begin))
         writer.aim(enter, LoopLink(LinkKind.ENTER, loop, repeat + 1))
         writer.aim(begin, LoopLink(LinkKind.ELEMENTS, loop, bound=self._bound_inputs()))
-        self._finish(loop, carried, around)
+        self._finish(loop, carried, context)
 
     # ------------------------------------------------------------ in front of the loop
 
@@ -230,14 +230,14 @@ class LoopWriter:
         writer = self._writer
         return writer.slots[value] if value in writer.slots else writer.place(value, given=True)
 
-    def _finish(self, loop: IteratedLoop, carried: Sequence[int], around: Around) -> None:
+    def _finish(self, loop: IteratedLoop, carried: Sequence[int], context: StepContext) -> None:
         """Hand on what the loop gives, and what that tells."""
         writer, parts, scope, outputs = self._writer, self._parts, self._scope, self._node.outputs
         states = outputs[: len(carried)]
         moves = [(source, self._output(value)) for source, value in zip(carried, states, strict=False)]
         writer.add(MoveLink(moves, writer.following))
         writer.own(outputs)
-        bindings, section = dict(around.bound), writer.section()
+        bindings, section = dict(context.bound), writer.section()
         bound: list[BoundVariable] = []
         inner: list[Sequence[DimLike | None]] = [value.type.shape or () for value in parts.carried]
         inner += [(None, *(value.type.shape or ())) for value in self._body.rows]
@@ -250,4 +250,4 @@ class LoopWriter:
             differing = [axis for axis, size in enumerate(shape) if size != sizes[axis]]
             bound += self._compared(section, scope, value, shape, own, differing)
         writer.add(LoopLink(LinkKind.FINISH, loop, bound=bound))
-        writer.add(MoveLink((), writer.following), section, around.last)
+        writer.add(MoveLink((), writer.following), section, context.last)

@@ -48,11 +48,11 @@ CHAINS_KEPT = 8
 """Chains of the same steps, for runs that overlap; more runs at once are done by Python."""
 
 
-class Unchained(Exception):
+class NotChainable(Exception):
     """A step that is no part of a chain; the text says why."""
 
 
-class Around(NamedTuple):
+class StepContext(NamedTuple):
     """What a schedule does around one of its steps.
 
     assumed: sizes that have to be equal before it. bound: what its outputs tell, by output. last: what is let go behind
@@ -127,7 +127,7 @@ class Writer:
     def new_variable(self) -> int:
         """The number of a further variable."""
         if self._variables == VARIABLES:
-            raise Unchained("too many dimension variables")
+            raise NotChainable("too many dimension variables")
         self._variables += 1
         return self._variables - 1
 
@@ -144,7 +144,7 @@ class Writer:
         try:
             found: dict[int, Any] = dict(evaluator.recorded(given))
         except Unrecordable as error:
-            raise Unchained(str(error)) from error
+            raise NotChainable(str(error)) from error
         return [found.get(row, size) for row, size in enumerate(sizes)]  # type: ignore[misc]
 
     # ------------------------------------------------------------ places
@@ -155,7 +155,7 @@ class Writer:
             if value.constant is not None and not value.measured:
                 self.constants[self._put(value)] = known(value, {})
             elif value.contents is not None and not value.measured:
-                raise Unchained(f"{value.name!r} is made of sizes")
+                raise NotChainable(f"{value.name!r} is made of sizes")
             else:
                 self.inputs[value] = self._put(value)
         return self.slots[value]
@@ -168,9 +168,9 @@ class Writer:
         return place
 
     def read_whole(self, value: Value) -> int:
-        """The place of a value that is read as it lies. Unchained if its array only begins with it."""
+        """The place of a value that is read as it lies. NotChainable if its array only begins with it."""
         if value in self.counted:
-            raise Unchained(f"{value.name!r} lies at the beginning of memory for the largest one")
+            raise NotChainable(f"{value.name!r} lies at the beginning of memory for the largest one")
         return self.read(value)
 
     def share(self, inner: Value, outer: Value) -> None:
@@ -228,20 +228,20 @@ class Writer:
         for a, b in pairs:
             section.need_equal(*self.numbers(section, scope, (a, b)))
 
-    def segment(self, step: NativeStep | BodySegment, scope: Scope, around: Around) -> None:
+    def segment(self, step: NativeStep | BodySegment, scope: Scope, context: StepContext) -> None:
         """A native segment."""
         section = self.section()
-        self.equal(section, scope, [*around.assumed, *step.assumed])
+        self.equal(section, scope, [*context.assumed, *step.assumed])
         inputs = [self.read(value) for value in step.inputs]
         given = [(place, place in self._made) for place in inputs]
         outputs = [self.fill(value) for value in step.outputs]
         counts = range(self._places, self._places + len(step.counted))
         self._places += len(step.counted)
         self._made.update(counts)
-        bound = [one for value, bindings in around.bound for one in self._bound(step, scope, value, bindings, counts)]
+        bound = [one for value, bindings in context.bound for one in self._bound(step, scope, value, bindings, counts)]
         self.counted.update(step.outputs[counted.number] for counted in step.counted)
         self.segments[len(self.links)] = Segmented(step, [scope.number(name) for name in step.names])
-        self.add(SegmentLink(None, given, [*outputs, *counts], bound), section, around.last)
+        self.add(SegmentLink(None, given, [*outputs, *counts], bound), section, context.last)
 
     def loop(
         self,
@@ -250,7 +250,7 @@ class Writer:
         names: Sequence[str],
         trips: DimLike | None,
         scope: Scope,
-        around: Around,
+        context: StepContext,
     ) -> None:
         """A loop.
 
@@ -258,7 +258,7 @@ class Writer:
         worked out of sizes.
         """
         section = self.section()
-        self.equal(section, scope, around.assumed)
+        self.equal(section, scope, context.assumed)
         counted: list[int] = []
         if trips is not None:
             counted.append(self.new_variable())
@@ -267,22 +267,22 @@ class Writer:
         outputs = [self._put(value) for value in step.outputs]
         self.left.add(self.step)
         self.own(step.outputs)
-        bound = [one for value, bindings in around.bound for one in self.bound_by_array(scope, value, bindings)]
+        bound = [one for value, bindings in context.bound for one in self.bound_by_array(scope, value, bindings)]
         # A loop reads arrays as they lie, and not what is at the beginning of memory for the largest one.
         if not self.counted.intersection(inputs):
             self.segments[len(self.links)] = Segmented(step, [scope.number(name) for name in names] + counted)
         link = SegmentLink(None, given, outputs, bound)
         number = self.add(link, section)
-        if scope.repeated and self._attempted(lambda: step.write_body(self, scope, around._replace(last=()))):
+        if scope.repeated and self._attempted(lambda: step.write_body(self, scope, context._replace(last=()))):
             self.aim(number, link._replace(target=len(self.links)))
-        self.add(MoveLink((), self.following), last=around.last)
+        self.add(MoveLink((), self.following), last=context.last)
 
     def _attempted(self, write: Callable[[], None]) -> bool:
         """Whether further links could be written; nothing is changed where they could not."""
         before = {name: copy.copy(value) for name, value in vars(self).items() if name != "registers"}
         try:
             write()
-        except Unchained:
+        except NotChainable:
             vars(self).update(before)
             return False
         return True
@@ -301,9 +301,9 @@ class Writer:
         """A variable that is an element of a value."""
         dtype, shape = value.dtype.numpy, value.type.shape
         if not binding.element or dtype.kind != "i" or dtype.itemsize < 4:
-            raise Unchained(f"{value.name!r} tells sizes otherwise than by integers")
+            raise NotChainable(f"{value.name!r} tells sizes otherwise than by integers")
         if not all(isinstance(size, int) for size in shape):
-            raise Unchained(f"it is not known how many elements {value.name!r} has")
+            raise NotChainable(f"it is not known how many elements {value.name!r} has")
         return BoundVariable(self.slots[value], dtype.itemsize, binding.place, math.prod(shape), scope.number(name))
 
     def _bound(
@@ -320,16 +320,16 @@ class Writer:
             if value in counted:
                 place, one = counted[value]
                 if binding.element or one.axes[binding.place] is not None:
-                    raise Unchained(f"{value.name!r} tells more than one size")
+                    raise NotChainable(f"{value.name!r} tells more than one size")
                 yield BoundVariable(place, WORD_BYTES, 0, 1, scope.number(name))
                 continue
             yield self._element(scope, value, name, binding)
 
-    def iterated(self, node: Node, body: Schedule, scope: Scope, around: Around) -> None:
+    def iterated(self, node: Node, body: Schedule, scope: Scope, context: StepContext) -> None:
         """A Loop or Scan whose body is links of the same chain."""
         parts = parts_of(node)
         if parts is None:
-            raise Unchained("it scans batches of samples")
+            raise NotChainable("it scans batches of samples")
         head = int(parts.goes_on is not None)
         outputs, states = body.outputs, head + len(parts.carried)
         goes_on = outputs[0] if head else None
@@ -338,37 +338,37 @@ class Writer:
             self.graph(body, inside)
 
         what = Body(body.told, body.bound_inputs, goes_on, outputs[head:states], outputs[states:], write)
-        LoopWriter(self, node, parts, what, scope).write(around)
+        LoopWriter(self, node, parts, what, scope).write(context)
         self.left.add(self.step)
 
     def inside(self, own: Iterable[str], outer: Scope) -> Scope:
         """The variables of a loop's body."""
         return Scope(self, own, outer, repeated=True)
 
-    def refused(self, why: str) -> Unchained:
+    def refused(self, why: str) -> NotChainable:
         """What is raised where a chain can't be written."""
-        return Unchained(why)
+        return NotChainable(why)
 
     def graph(self, schedule: Schedule, scope: Scope) -> None:
         """All steps of a body."""
-        for step, around in schedule.placed():
-            step.write(self, scope, around)
+        for step, context in schedule.placed():
+            step.write(self, scope, context)
 
-    def choice(self, node: Node, bodies: Sequence[Schedule], scope: Scope, around: Around) -> None:
+    def choice(self, node: Node, bodies: Sequence[Schedule], scope: Scope, context: StepContext) -> None:
         """An If, whose branches are links of the same chain."""
         condition, *captured = [value for value in node.inputs if value is not None]
         if condition.dtype is not DType.BOOL or condition.type.shape not in ((), (1,)):
-            raise Unchained("it is not known whether the condition is one truth value")
+            raise NotChainable("it is not known whether the condition is one truth value")
         section = self.section()
-        self.equal(section, scope, around.assumed)
+        self.equal(section, scope, context.assumed)
         begin = len(self.links)
         self.add(ChoiceLink(self.read(condition), 0), section)
         places = {value: self.fill(value) for value in node.outputs}
         ends: list[int] = []
         for body in bodies:
-            self._branch(node, body, scope, captured, places, around)
+            self._branch(node, body, scope, captured, places, context)
             ends.append(len(self.links))
-        self.add(MoveLink((), ends[1] + 1), last=around.last)
+        self.add(MoveLink((), ends[1] + 1), last=context.last)
         self.aim(begin, ChoiceLink(self.slots[condition], ends[0]))
         last = self.links[ends[0] - 1]
         assert isinstance(last.link, MoveLink)
@@ -385,22 +385,22 @@ class Writer:
         scope: Scope,
         captured: Sequence[Value],
         places: Mapping[Value, int],
-        around: Around,
+        context: StepContext,
     ) -> None:
         """The links of a branch, and one that hands on what it gives."""
         if body.bound_inputs:
-            raise Unchained("a body tells the sizes of what it is given")
+            raise NotChainable("a body tells the sizes of what it is given")
         for inner, outer in zip(body.inputs, captured, strict=True):
             if outer.contents is None or outer.measured:
                 self.share(inner, outer)
         inside = Scope(self, body.told, scope)
         self.graph(body, inside)
         section = self.section()
-        bound = dict(around.bound)
+        bound = dict(context.bound)
         moves = []
         for given, value in zip(body.outputs, node.outputs, strict=True):
             if not isinstance(given.type, TensorType) or given.dtype in (None, DType.STRING):
-                raise Unchained(f"{value.name!r} is no tensor of numbers")
+                raise NotChainable(f"{value.name!r} is no tensor of numbers")
             moves.append((self.read(given), places[value]))
             self._hand_on(section, (given, inside), (value, scope), bound.get(value, ()))
             if given in self.counted:
@@ -417,9 +417,9 @@ class Writer:
         """Have the sizes of what an If gives be those of what its branch gives."""
         (inner, inside), (outer, outside) = given, taken
         if inner.type.shape is None or outer.type.shape is None or len(inner.type.shape) != len(outer.type.shape):
-            raise Unchained(f"the rank of {outer.name!r} depends on data")
+            raise NotChainable(f"the rank of {outer.name!r} depends on data")
         if any(binding.element for _, binding in bindings):
-            raise Unchained(f"{outer.name!r} has elements that are sizes")
+            raise NotChainable(f"{outer.name!r} has elements that are sizes")
         sizes = self.numbers(section, inside, inner.type.shape)
         names = {binding.place: name for name, binding in bindings}
         for axis, size in enumerate(sizes):
@@ -442,14 +442,14 @@ class _Behind(NamedTuple):
 
 
 class ChainedSteps:
-    """Steps of a schedule that are one native call. Raises `Unchained` where they can't be.
+    """Steps of a schedule that are one native call. Raises `NotChainable` where they can't be.
 
     steps: with what is done around each. told: the variables of the graph that runs tell.
     """
 
     def __init__(
         self,
-        steps: Sequence[tuple[Step, Around]],
+        steps: Sequence[tuple[Step, StepContext]],
         told: Mapping[str, Value],
         frames: FramePool,
         threads: int,
@@ -458,9 +458,9 @@ class ChainedSteps:
         writer = self._writer = Writer()
         own = {value for step, _ in steps for value in step.outputs}
         scope = Scope(writer, [name for name, value in told.items() if value in own])
-        for number, (step, around) in enumerate(steps):
+        for number, (step, context) in enumerate(steps):
             writer.step = number
-            step.write(writer, scope, around)
+            step.write(writer, scope, context)
         self._behind = [self._known_behind(steps[:count], scope, told) for count in range(len(steps) + 1)]
         self._template: list[Any] = [None] * writer.places
         for place, array in writer.constants.items():
@@ -520,9 +520,11 @@ class ChainedSteps:
         for value in behind.gone:
             values.pop(value, None)
 
-    def _known_behind(self, steps: Sequence[tuple[Step, Around]], scope: Scope, told: Mapping[str, Value]) -> _Behind:
+    def _known_behind(
+        self, steps: Sequence[tuple[Step, StepContext]], scope: Scope, told: Mapping[str, Value]
+    ) -> _Behind:
         writer = self._writer
-        gone = [value for _, around in steps for value in around.last]
+        gone = [value for _, context in steps for value in context.last]
         made = [value for step, _ in steps for value in step.outputs]
         alive = [value for value in made if value not in gone]
         return _Behind(
@@ -643,7 +645,7 @@ def _beginning(value: Value) -> _Beginning:
 
 
 def chains_of(
-    steps: Sequence[tuple[Step, Around]], told: Mapping[str, Value], frames: FramePool, threads: int
+    steps: Sequence[tuple[Step, StepContext]], told: Mapping[str, Value], frames: FramePool, threads: int
 ) -> dict[int, ChainedSteps]:
     """The chains of a schedule's steps, by the number of the step that each begins with. Arguments as for one.
 
@@ -653,7 +655,7 @@ def chains_of(
     for fits, group in itertools.groupby(range(len(steps)), lambda number: _fits(steps[number], told)):
         numbers = list(group)
         if fits:
-            with contextlib.suppress(Unchained):
+            with contextlib.suppress(NotChainable):
                 first, end = numbers[0], numbers[-1] + 1
                 whole = found[first] = ChainedSteps(steps[first:end], told, frames, threads)
                 for begin in [first + number + 1 for number in sorted(whole.left) if first + number + 1 < end]:
@@ -661,12 +663,12 @@ def chains_of(
     return found
 
 
-def _fits(placed: tuple[Step, Around], told: Mapping[str, Value]) -> bool:
+def _fits(placed: tuple[Step, StepContext], told: Mapping[str, Value]) -> bool:
     """Whether a step can be a part of a chain."""
     writer = Writer()
-    step, around = placed
+    step, context = placed
     try:
-        step.write(writer, Scope(writer, [name for name, value in told.items() if value in step.outputs]), around)
-    except Unchained:
+        step.write(writer, Scope(writer, [name for name, value in told.items() if value in step.outputs]), context)
+    except NotChainable:
         return False
     return supported()

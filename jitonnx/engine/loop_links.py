@@ -22,7 +22,7 @@ from jitonnx.runtime.layout import WORD_BYTES, LoopGives
 from jitonnx.runtime.looped import ANY, Looped, Operand, Result, Tensor
 
 if TYPE_CHECKING:
-    from jitonnx.engine.chains import Around, Scope, Writer
+    from jitonnx.engine.chains import Scope, StepContext, Writer
     from jitonnx.engine.loops import Iteration, LoopStep
 
 NO_LIMIT = 1 << 62
@@ -78,15 +78,15 @@ class LoopLinks:
         self._seen: Seen | None = None
         self._version = 0
 
-    def write(self, writer: Writer, scope: Scope, around: Around) -> None:
-        """Write a link. Unchained where there can be none."""
-        own = {name for _, bindings in around.bound for name, _ in bindings}
-        checked = [value.type.shape or () for value, _ in around.bound]
+    def write(self, writer: Writer, scope: Scope, context: StepContext) -> None:
+        """Write a link. NotChainable where there can be none."""
+        own = {name for _, bindings in context.bound for name, _ in bindings}
+        checked = [value.type.shape or () for value, _ in context.bound]
         names = {name for shape in checked for size in shape for name in dims.variables(size)} - own
         self._compared = tuple(sorted(names | set(self._step.outer_names)))
         contents = None if self._trip_count is None else self._trip_count.contents
         trips = None if contents is None else contents.reshape(-1)[0]
-        writer.loop(self._step, self.inputs, self._compared, trips, scope, around)
+        writer.loop(self._step, self.inputs, self._compared, trips, scope, context)
 
     @property
     def is_plain(self) -> bool:

@@ -19,7 +19,7 @@ import numpy as np
 
 from jitonnx.engine.assumptions import check_equal
 from jitonnx.engine.chained_loops import Body, LoopWriter
-from jitonnx.engine.chains import Around, Scope, Unchained, Writer
+from jitonnx.engine.chains import NotChainable, Scope, StepContext, Writer
 from jitonnx.engine.loop_links import LoopLinks
 from jitonnx.engine.lru_cache import LRUCache
 from jitonnx.engine.programs import PROGRAMS_KEPT, CompiledOutline
@@ -219,20 +219,20 @@ class LoopStep:
         """No node is evaluated on the host."""
         return iter(())
 
-    def write(self, writer: Writer, scope: Scope, around: Around) -> None:
-        """Write the step's link of a chain. Unchained where it can be no part of one."""
+    def write(self, writer: Writer, scope: Scope, context: StepContext) -> None:
+        """Write the step's link of a chain. NotChainable where it can be no part of one."""
         if not self.links.is_plain:
-            raise Unchained("it goes through an axis other than the first")
-        self.links.write(writer, scope, around)
+            raise NotChainable("it goes through an axis other than the first")
+        self.links.write(writer, scope, context)
 
     settled = False
     """Inputs of other types have the loop run by other programs."""
 
-    def write_body(self, writer: Writer, scope: Scope, around: Around) -> None:
+    def write_body(self, writer: Writer, scope: Scope, context: StepContext) -> None:
         """Write links of a chain for all that an iteration does, and around them; these do any iterations: of sizes
-        that change, too, and none. Unchained where they can't be."""
+        that change, too, and none. NotChainable where they can't be."""
         if not self.compiled.chainable(bool(self.names)):
-            raise Unchained("Python has a part in making its programs")
+            raise NotChainable("Python has a part in making its programs")
         parts, graph = self.parts, self.body.graph
         bound = bindings_by_value(graph)
         given = {value: bound[value] for value in graph.inputs if value in bound}
@@ -240,11 +240,11 @@ class LoopStep:
         segment = BodySegment(self)
 
         def write(inside: Scope) -> None:
-            writer.segment(segment, inside, Around((), (), ()))
+            writer.segment(segment, inside, StepContext((), (), ()))
 
         told = [name for name, binding in graph.bindings.items() if binding.value in given]
         body = Body(told, given, goes_on, parts.handed_on, parts.rows, write, self.followed_values)
-        LoopWriter(writer, self.node, parts, body, scope).write(around)
+        LoopWriter(writer, self.node, parts, body, scope).write(context)
 
     def version(self) -> int:
         """Give what `LoopLinks` gives."""

@@ -24,7 +24,7 @@ class When(enum.Enum):
 
     NOW = enum.auto()
     """Whoever asks for it makes it, and waits."""
-    BEHIND = enum.auto()
+    BACKGROUND = enum.auto()
     """It is made in the background, at once."""
     AGAIN = enum.auto()
     """It is made in the background, when it is asked for a second time."""
@@ -148,7 +148,7 @@ class BackgroundLRUCache(Generic[_T]):
         with self._lock:
             found = self._made.find(key)  # which another thread may have put there meanwhile
             if found is None:
-                if key not in self._jobs and (when is When.BEHIND or key in self._seen):
+                if key not in self._jobs and (when is When.BACKGROUND or key in self._seen):
                     self._start(key, make)
                 self.note(key, make)
             return found

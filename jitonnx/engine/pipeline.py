@@ -28,10 +28,10 @@ from jitonnx.engine.lru_cache import BackgroundLRUCache, LRUCache, When
 from jitonnx.engine.pending import PendingCode
 from jitonnx.engine.planning import plan_schedule
 from jitonnx.engine.programs import PROGRAM_BYTES, PROGRAMS_KEPT, RunnableProgram, Runner, shape_of, split_memory
-from jitonnx.engine.protocol import ModelEngine
+from jitonnx.engine.protocol import CompileStatus, ModelEngine
 from jitonnx.engine.resized import Resized
 from jitonnx.engine.schedule import Schedule, SchedulePlan, make_schedule
-from jitonnx.engine.schedule_message import Told
+from jitonnx.engine.schedule_message import InputConditions
 from jitonnx.engine.timing import Times
 from jitonnx.errors import Fail, InvalidArgument
 from jitonnx.ir.assumptions import Assumptions, Pair, holds
@@ -151,7 +151,7 @@ class Engine(ModelEngine):
         """What the schedule was made of."""
         self.report = Report(settings.optimization_level)
         self.variant_made: Callable[[Shapes], None] | None = None
-        """Told of each engine that is made for inputs that this one has no plan for: of shapes that it is for."""
+        """Called for each engine that is made for inputs that this one has no plan for, with shapes that it is for."""
         self.unplanned = self._take_sizes()
         """Why nothing can be planned before a run has shown shapes; "" if it was."""
         if not self.unplanned:
@@ -254,9 +254,9 @@ class Engine(ModelEngine):
             if self.sizes(one) is None:
                 self._engines.note(one, functools.partial(self._made_for, one))
 
-    def status(self) -> tuple[str, int, int, int]:
-        """compiled, compiling or waiting (see `PendingCode`); kernels compiled behind runs, and all; runs on NumPy."""
-        return self.pending.state, *self.pending.kernels, self.pending.numpy_runs
+    def status(self) -> CompileStatus:
+        """How far the code is, as `PendingCode` has it."""
+        return CompileStatus(self.pending.state, *self.pending.kernels, self.pending.numpy_runs)
 
     def complete(self, timeout: float | None = None) -> bool:
         """Have all compiled that is missing of what was run; whether that was done within `timeout` seconds."""
@@ -396,16 +396,17 @@ class Engine(ModelEngine):
 
     @forks.cached_property
     def _sizing(self) -> Sizing:
-        given, pairs = self.told
+        given, pairs = self.input_conditions
         return Sizing([shape or () for shape in given], pairs)
 
     @property
-    def told(self) -> Told:
+    def input_conditions(self) -> InputConditions:
         """What tells whether this engine has a plan for the inputs that are fed."""
         assumptions = self.compiled.plan.assumptions if self.compiled else self.graph.assumptions
-        return Told([kind.shape for kind in self._input_types], [pair for pair in assumptions if self._told(pair)])
+        pairs = [pair for pair in assumptions if self._inputs_tell(pair)]
+        return InputConditions([kind.shape for kind in self._input_types], pairs)
 
-    def _told(self, pair: Pair) -> bool:
+    def _inputs_tell(self, pair: Pair) -> bool:
         """Whether the inputs' shapes alone tell if two sizes are equal."""
         given = {name for kind in self._input_types for dim in kind.shape or () for name in variables(dim)}
         return variables(pair[0]) | variables(pair[1]) <= given
@@ -417,7 +418,7 @@ class Engine(ModelEngine):
             return When.NOW
         if not lasting:
             return When.AGAIN
-        return When.BEHIND if mode is CompileMode.BACKGROUND else When.NOW
+        return When.BACKGROUND if mode is CompileMode.BACKGROUND else When.NOW
 
     def _other(self, shapes: Shapes, when: When | None = None, ask: bool = True) -> Engine | None:
         """An engine for inputs that this one has no plan for; None while it is left to the background.
@@ -489,7 +490,7 @@ class Engine(ModelEngine):
         if sizes is None:
             return
         assumptions = self.graph.assumptions
-        broken = [pair for pair in assumptions if self._told(pair) and not holds(pair, sizes)]
+        broken = [pair for pair in assumptions if self._inputs_tell(pair) and not holds(pair, sizes)]
         if broken and all(map(assumptions.demanded_by, broken)):
             a, b = pair = broken[0]
             raise self._misfit(shapes, variables(a) | variables(b), f"{assumptions.demanded_by(pair)} needs {a} = {b}")

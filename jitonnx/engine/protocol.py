@@ -1,14 +1,31 @@
-"""What a session asks of that which runs its model, however it was made. Imports nothing: an artifact opens with it."""
+"""What a session asks of that which runs its model, however it was made. It imports next to nothing: an artifact opens
+with it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from jitonnx.records import NamedTuple
+
 if TYPE_CHECKING:
     from jitonnx.engine.programs import RunnableProgram, Runner
     from jitonnx.engine.resized import Resized
     from jitonnx.runtime.program import Shapes
+
+
+class CompileStatus(NamedTuple):
+    """How far the code of a session's model is; see `InferenceSession.compile_status`."""
+
+    state: str
+    """compiled: there is code for all that was run; compiling: some is being made in the background, while NumPy
+    evaluates what needs it; waiting: some will be made when the shapes that need it come back; failed."""
+    kernels_done: int
+    kernels: int
+    """How many kernels are to be compiled in the background; 0 until that is known, and where all were in the cache."""
+    numpy_runs: int
+    """Runs that were evaluated on NumPy, as a whole or behind a node whose output only a run can tell the shape of,
+    because there was no code yet."""
 
 
 class ModelEngine(Protocol):
@@ -29,8 +46,8 @@ class ModelEngine(Protocol):
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """The outputs for these inputs, in whatever way they are to be had."""
 
-    def status(self) -> tuple[str, int, int, int]:
-        """How far its code is: the state, kernels done and to do, and runs that were evaluated on NumPy."""
+    def status(self) -> CompileStatus:
+        """How far its code is."""
 
     def complete(self, timeout: float | None = None) -> bool:
         """Wait for what is compiled in the background; whether it is done."""

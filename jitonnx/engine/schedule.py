@@ -20,7 +20,7 @@ import numpy as np
 
 from jitonnx.ending import check_end
 from jitonnx.engine.assumptions import AssumptionError, check_equal
-from jitonnx.engine.chains import Around, ChainedSteps, Scope, Unchained, WholeRun, Writer, chains_of
+from jitonnx.engine.chains import ChainedSteps, NotChainable, Scope, StepContext, WholeRun, Writer, chains_of
 from jitonnx.engine.loops import LoopNode, LoopStep
 from jitonnx.engine.lru_cache import LRUCache
 from jitonnx.engine.programs import PROGRAMS_KEPT, CompiledOutline, RunnableProgram
@@ -153,11 +153,11 @@ class NativeStep:
         """Sizes to look at the step for: those given if they are all it needs, else the last; None before any run."""
         return sizes if set(self.names) <= set(sizes) else self.latest
 
-    def write(self, writer: Writer, scope: Scope, around: Around) -> None:
-        """Write the step's link of a chain. Unchained where it can be no part of one."""
+    def write(self, writer: Writer, scope: Scope, context: StepContext) -> None:
+        """Write the step's link of a chain. NotChainable where it can be no part of one."""
         if not self.compiled.chainable(bool(self.names)):
-            raise Unchained("Python has a part in making its programs")
-        writer.segment(self, scope, around)
+            raise NotChainable("Python has a part in making its programs")
+        writer.segment(self, scope, context)
 
     def version(self) -> int:
         """How much is recorded of what its programs are; 0: not enough to make one natively."""
@@ -219,9 +219,9 @@ class HostStep:
         for body in self.bodies:
             yield from body.reasons()
 
-    def write(self, writer: Writer, scope: Scope, around: Around) -> None:
+    def write(self, writer: Writer, scope: Scope, context: StepContext) -> None:
         """The host is no part of a chain."""
-        raise Unchained("it is evaluated on the host")
+        raise NotChainable("it is evaluated on the host")
 
     def native_steps(self) -> Iterator[NativeStep | LoopStep]:
         """The native steps of bodies."""
@@ -232,9 +232,9 @@ class HostStep:
 class IteratedStep(HostStep):
     """A Loop or Scan whose body is a schedule of steps: links of a chain if all of them can be."""
 
-    def write(self, writer: Writer, scope: Scope, around: Around) -> None:
-        """Write the links of all iterations. Unchained where they can't be."""
-        writer.iterated(self._node, self.bodies[0], scope, around)
+    def write(self, writer: Writer, scope: Scope, context: StepContext) -> None:
+        """Write the links of all iterations. NotChainable where they can't be."""
+        writer.iterated(self._node, self.bodies[0], scope, context)
 
 
 class ChoiceStep:
@@ -258,9 +258,9 @@ class ChoiceStep:
         for body in self.bodies:
             yield from body.reasons()
 
-    def write(self, writer: Writer, scope: Scope, around: Around) -> None:
-        """Write the step's links of a chain. Unchained where it can be no part of one."""
-        writer.choice(self.node, self.bodies, scope, around)
+    def write(self, writer: Writer, scope: Scope, context: StepContext) -> None:
+        """Write the step's links of a chain. NotChainable where it can be no part of one."""
+        writer.choice(self.node, self.bodies, scope, context)
 
     def native_steps(self) -> Iterator[NativeStep | LoopStep]:
         """The native steps of the branches."""
@@ -452,11 +452,11 @@ class Schedule:
         """What is given that tells variables of the graph's own, with these."""
         return {given.value: given.bindings for given in self._given}
 
-    def placed(self) -> Iterator[tuple[Step, Around]]:
+    def placed(self) -> Iterator[tuple[Step, StepContext]]:
         """The steps, each with what is done before and behind it."""
         for step, checks, assumed, last in zip(self.steps, self._checks, self._assumed, self._last, strict=True):
             bound = [(given.value, given.bindings) for given in checks]
-            yield step, Around(assumed.pairs if assumed else (), bound, last)
+            yield step, StepContext(assumed.pairs if assumed else (), bound, last)
 
     def _last_uses(self, graph: Graph) -> list[list[Value]]:
         """Tell after which step each array is let go."""

@@ -59,7 +59,7 @@ class ScheduleError(ValueError):
     """A message that is no schedule of ours."""
 
 
-class Told(NamedTuple):
+class InputConditions(NamedTuple):
     """What tells whether a schedule is for the inputs that are fed, and the sizes that it is run with.
 
     given: the sizes of each input; None: it is no tensor. pairs: have to be equal.
@@ -69,13 +69,13 @@ class Told(NamedTuple):
     pairs: Sequence[Pair]
 
 
-def to_message(plan: SchedulePlan, told: Told) -> tuple[Message, list[Array]]:
+def to_message(plan: SchedulePlan, conditions: InputConditions) -> tuple[Message, list[Array]]:
     """The message, and the arrays that it names by position. NotStorable says what no file can hold."""
     writer = _Writer()
     graph = writer.graph(plan.graph, plan.steps)
     message = {
-        "given": [None if sizes is None else writer.sizes(sizes) for sizes in told.given],
-        "told": writer.pairs(told.pairs),
+        "given": [None if sizes is None else writer.sizes(sizes) for sizes in conditions.given],
+        "told": writer.pairs(conditions.pairs),
         "graph": graph,
         "values": writer.rows,
         "expressions": writer.expressions.rows,
@@ -83,7 +83,7 @@ def to_message(plan: SchedulePlan, told: Told) -> tuple[Message, list[Array]]:
     return message, writer.arrays
 
 
-def from_message(message: Message, arrays: Sequence[Array]) -> tuple[SchedulePlan, Told]:
+def from_message(message: Message, arrays: Sequence[Array]) -> tuple[SchedulePlan, InputConditions]:
     """The plan, whose segments have no plans: those lie beside it. `arrays`: those that it names, as bytes.
 
     ScheduleError for a message that `to_message` never made.
@@ -92,7 +92,7 @@ def from_message(message: Message, arrays: Sequence[Array]) -> tuple[SchedulePla
         reader = _Reader(message, arrays)
         given = [None if sizes is None else reader.sizes(sizes) for sizes in message["given"]]
         graph, steps = reader.graph(message["graph"])
-        return SchedulePlan(graph, steps), Told(given, reader.pairs(message["told"]))
+        return SchedulePlan(graph, steps), InputConditions(given, reader.pairs(message["told"]))
     except (IndexError, KeyError, ValueError, TypeError, ArithmeticError, AttributeError, ImportError) as error:
         raise ScheduleError(f"it holds steps that cannot be read ({type(error).__name__}: {error})") from error
 

@@ -10,7 +10,7 @@ from jitonnx import forks
 from jitonnx.api.description import ModelDescription, declared_arg
 from jitonnx.engine.lru_cache import LRUCache
 from jitonnx.engine.programs import PROGRAM_BYTES, RunnableProgram, shape_of, split_memory
-from jitonnx.engine.protocol import ModelEngine
+from jitonnx.engine.protocol import CompileStatus, ModelEngine
 from jitonnx.errors import InvalidArgument
 from jitonnx.ir.declaration import Declaration
 from jitonnx.ir.dtypes import DType
@@ -112,9 +112,9 @@ class SavedEngine(ModelEngine):
         """What runs inputs of new sizes, like these; None if nothing here does."""
         return self._parts.resized(shapes) if self.artifact.parts else None
 
-    def status(self) -> tuple[str, int, int, int]:
+    def status(self) -> CompileStatus:
         """Give what an engine's tells when all code is there."""
-        return "compiled", 0, 0, 0
+        return CompileStatus("compiled", 0, 0, 0)
 
     def complete(self, timeout: float | None = None) -> bool:
         """Do what an engine's does."""

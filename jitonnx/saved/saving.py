@@ -160,7 +160,7 @@ class _Parts:
 
     def _schedule(self, engine: Engine) -> Part:
         assert engine.schedule_plan is not None, f"Bug: an engine without a plan is saved: {engine.unplanned}"
-        message, arrays = steps_to_message(engine.schedule_plan, engine.told)
+        message, arrays = steps_to_message(engine.schedule_plan, engine.input_conditions)
         self._schedules.append(SavedSchedule(message, arrays, [self._saved(code) for code in engine.codes]))
         return Part("schedule", len(self._schedules) - 1)
 

@@ -336,7 +336,7 @@ def test_messages_that_are_no_schedule(fault: str) -> None:
     nodes = [node("StringNormalizer", ["t"], ["u"], stopwords=["a"]), node("Identity", ["u"], ["y"])]
     engine = jitonnx.InferenceSession(model(nodes, [tensor("t", ("N",), STRING)], [tensor("y", None, STRING)])).engine
     assert isinstance(engine, Engine) and engine.schedule_plan is not None
-    message, arrays = steps_to_message(engine.schedule_plan, engine.told)
+    message, arrays = steps_to_message(engine.schedule_plan, engine.input_conditions)
     steps = json.loads(json.dumps(message))
     assert steps_from_message(steps, arrays)
     _, host, *_ = next(step for step in steps["graph"]["steps"] if step[0] == "host")

@@ -41,7 +41,7 @@ def test_read_kernel_reads_all():
 
 
 def test_kernels_use_the_widest_vectors():
-    text = machine.fma_ir("fma", machine.vector_lanes(), 2) + machine._copy_ir("copy", "")
+    text = machine.fma_ir("fma", machine.vector_lanes(), 2) + machine.copy_ir("copy", machine.vector_lanes())
     assert f"<{machine.vector_lanes()} x float>" in text
     assert machine.describe()["vector_bits"] == 32 * machine.vector_lanes()
 

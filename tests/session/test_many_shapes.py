@@ -159,7 +159,7 @@ def test_what_is_left_to_the_background() -> None:
     assert cache.get("now", lambda stop: 1, When.NOW) == 1
     assert cache.get("again", lambda stop: 2, When.AGAIN) is None
     assert cache.find("again") is None and len(cache) == 1, "asked for once only"
-    assert cache.get("behind", lambda stop: 3, When.BEHIND) is None
+    assert cache.get("behind", lambda stop: 3, When.BACKGROUND) is None
     assert cache.get("again", lambda stop: 2, When.AGAIN) is None
     executor.submit(lambda stop: None).wait()
     assert cache.get("again", lambda stop: 4, When.AGAIN) == 2 and cache.find("behind") == 3
