@@ -101,7 +101,8 @@ class _Parts:
         elif node.op == "cast" and e.is_rounded(node.arguments[0], node.dtype):
             self._values[node] = self.value(node.arguments[0])
         elif node.op == "cast":
-            self._bits[node] = _narrowed(self.value(node.arguments[0]), node.dtype)
+            value = self.value(node.arguments[0])
+            self._bits[node] = half.narrow_for_products(value) if node.value else _narrowed(value, node.dtype)
         elif node.op == "where" and all(a.op == "constant" or a in self._bits for a in node.arguments[1:]):
             self._bits[node] = trace.select(self.value(node.arguments[0]), *map(self.stored, node.arguments[1:]))
         else:

@@ -126,6 +126,13 @@ def cast(x: Expr, dtype: DType) -> Expr:
     return constant(_cast_constant(x, dtype), dtype) if x.op == "constant" else _make("cast", (x,), dtype)
 
 
+def cast_for_products(x: Expr) -> Expr:
+    """float32 `x` as bfloat16 that products take, which read denormal numbers as 0: these may become 0."""
+    if x.dtype is not DType.FLOAT:
+        raise TypeError(f"{x.dtype.text} for products of bfloat16: cast it to float32 first")
+    return cast(x, DType.BFLOAT16) if x.op == "constant" else _make("cast", (x,), DType.BFLOAT16, "for products")
+
+
 def _cast_constant(x: Expr, dtype: DType) -> Any:
     with np.errstate(invalid="ignore", over="ignore"):
         return np.asarray(x.value, x.dtype.numpy).astype(dtype.numpy).item()

@@ -225,7 +225,7 @@ class _Rounding:
             if value in self._values.rounded and (same := _widened(statement)) is not None:
                 self._half[value] = same
             elif value in self._values.rounded:
-                expr = e.cast(e.operand(0, DType.FLOAT), DType.BFLOAT16)
+                expr = e.cast_for_products(e.operand(0, DType.FLOAT))
                 self._append(c.Map(expr), [value], self._halved(value), node)
 
     def _on_images(self, computation: c.Map, inputs: list[Value | None]) -> tuple[c.Map, list[Value | None]]:

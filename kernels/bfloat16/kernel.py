@@ -28,7 +28,11 @@ def build(spec: BfloatSpec, lanes: int, epilogue: Stage | None = None) -> Kernel
         raise ValueError(f"Bug: sums are float32, not {spec.result}, without an epilogue")
 
     def body(code: Code, begin: Traced, end: Traced) -> None:
-        applied = Epilogue(code, epilogue, types.float32, lanes, _TYPES[spec.result])
+        # What is rounded to bfloat16 fills a cache line.
+        whole = spec.result == "bfloat16" and not by_matrices
+        applied = Epilogue(code, epilogue, types.float32, spec.width if whole else lanes, _TYPES[spec.result])
+        if not applied.unrolls:
+            applied = Epilogue(code, epilogue, types.float32, lanes, _TYPES[spec.result])
         (_Matrices if by_matrices else _Bfloat)(code, spec, applied).emit(begin, end)
 
     return body

@@ -46,20 +46,17 @@ def narrow_bfloat16(x: Traced) -> Traced:
     return _converted(x, types.uint16, _narrow_bfloat16)
 
 
-def narrow_for_products(first: Traced, second: Traced) -> Traced:
-    """The bits of the bfloat16 next to the float32 of two vectors of 16, as one, for products that take denormal
-    numbers for zero: what they may become. By AVX512-BF16's instruction, or AArch64's."""
-    builder, halves = first.builder, ir.VectorType(ir.BfloatType(), 32)
-    if first.target.on_arm:
-        joined = builder.shuffle_vector(
-            first.value, second.value, ir.Constant(ir.VectorType(_I32, 32), list(range(32)))
-        )
-        rounded = builder.fptrunc(joined, halves)
-    else:
-        values = [second.value, first.value]
-        function = declared(builder, "llvm.x86.avx512bf16.cvtne2ps2bf16.512", halves, [value.type for value in values])
-        rounded = builder.call_pure(function, values)
-    return Traced(builder, types.uint16, builder.bitcast(rounded, ir.VectorType(_I16, 32)))
+def narrow_for_products(*parts: Traced) -> Traced:
+    """The bits of the bfloat16 next to the float32 of one vector or of two, joined, for products that take denormal
+    numbers for zero: what they may become. By AVX512-BF16's instruction or AArch64's where the CPU has it."""
+    first, builder = parts[0], parts[0].builder
+    lanes = len(parts) * (first.lanes or 1)
+    if len(parts) > 1:
+        places = ir.Constant(ir.VectorType(_I32, lanes), list(range(lanes)))
+        first = Traced(builder, first.element, builder.shuffle_vector(*(part.value for part in parts), places))
+    if not first.target.bfloat16_products or not (first.target.on_arm or lanes % 16 == 0):
+        return narrow_bfloat16(first)
+    return _converted(first, types.uint16, _narrow_by_fptrunc if first.target.on_arm else _narrow_by_avx512)
 
 
 def widen(bits: Traced, kind: str) -> Traced:
@@ -91,6 +88,31 @@ def _narrow_bfloat16(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
     quiet = builder.or_(kept, _all(lanes, 0x40))
     result = builder.select(builder.fcmp_unordered("uno", x, x), quiet, rounded)
     return builder.trunc(result, ir.VectorType(_I16, lanes))
+
+
+def _narrow_by_fptrunc(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    lanes = x.type.count
+    return builder.bitcast(builder.fptrunc(x, ir.VectorType(ir.BfloatType(), lanes)), ir.VectorType(_I16, lanes))
+
+
+def _narrow_by_avx512(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    """Multiples of 16 lanes; an instruction takes 32."""
+    lanes = x.type.count
+    if lanes == 16:
+        name, values = "cvtneps2bf16", [x]
+    elif lanes == 32:
+        name, values = "cvtne2ps2bf16", [_lanes(builder, x, 16, 16), _lanes(builder, x, 0, 16)]
+    else:
+        parts = [_narrow_by_avx512(builder, _lanes(builder, x, at, lanes // 2)) for at in (0, lanes // 2)]
+        return builder.shuffle_vector(*parts, ir.Constant(ir.VectorType(_I32, lanes), list(range(lanes))))
+    result = ir.VectorType(ir.BfloatType(), lanes)
+    function = declared(builder, f"llvm.x86.avx512bf16.{name}.512", result, [value.type for value in values])
+    return builder.bitcast(builder.call_pure(function, values), ir.VectorType(_I16, lanes))
+
+
+def _lanes(builder: ir.IRBuilder, x: ir.Value, first: int, count: int) -> ir.Value:
+    places = ir.Constant(ir.VectorType(_I32, count), list(range(first, first + count)))
+    return builder.shuffle_vector(x, x, places)
 
 
 def _round_to_odd(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:

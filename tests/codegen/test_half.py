@@ -81,6 +81,22 @@ def test_rounding(source: DType, dtype: DType, target: Target) -> None:
 
 
 @on_every_target
+@pytest.mark.parametrize("count", [1, 16, 37, 4099])
+def test_rounding_for_products(count: int, target: Target) -> None:
+    """As all rounding, but that denormal numbers may become zeros of their signs."""
+    rng = np.random.default_rng(5)
+    values = (rng.standard_normal(count) * 10.0 ** rng.uniform(-40, 38, count)).astype(np.float32)
+    edges = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 3.4e38, -1e-39, 1.00390625, 1.01171875, 1.2e-38], np.float32)
+    values[: len(edges)] = edges[:count]
+    actual = _run(e.cast_for_products(e.operand(0, DType.FLOAT)), values, target=target)
+    expected = values.astype(DType.BFLOAT16.numpy)
+    small = np.abs(values) < np.finfo(np.float32).smallest_normal
+    flushed = small & (actual == 0)
+    _same(actual[~flushed], expected[~flushed])
+    np.testing.assert_array_equal(np.signbit(actual[flushed]), np.signbit(values[flushed]))
+
+
+@on_every_target
 @of_each_type
 @pytest.mark.parametrize("op", ["add", "sub", "mul", "div", "sqrt"])
 def test_arithmetic_is_numpys(op: str, dtype: DType, target: Target) -> None:
