@@ -18,7 +18,8 @@ from jitonnx.target import Target
 
 def kernel_of(code: Code, target: Target) -> Kernel:
     """The kernel, for vectors as wide as the target's registers; elements narrower than float32 count as that."""
-    lanes = target.lanes(max(4, np.dtype(getattr(code.spec, "element", "float32")).itemsize))
+    element = getattr(code.spec, "element", "float32")
+    lanes = target.lanes(4 if element == "bfloat16" else max(4, np.dtype(element).itemsize))  # NumPy lacks that type
     if isinstance(code.spec, RegionSpec):
         return region_kernel(code.spec, lanes)
     module = importlib.import_module(f"jitonnx.kernels.{code.spec.family}.kernel")

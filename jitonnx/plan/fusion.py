@@ -160,6 +160,8 @@ class _Fusion:
         normalised = softmax or isinstance(group.anchor.computation, c.Normalize)
         if normalised and region.output.dtype in _BYTES:
             return types <= _WITH_INTEGERS and group.anchor.outputs[0].dtype is DType.FLOAT
+        if group.anchor.outputs[0].dtype is not DType.FLOAT:
+            return False
         if softmax:  # of which what follows in float32 is a pass of its own
             return False
         return types == {DType.FLOAT} == {region.output.dtype}

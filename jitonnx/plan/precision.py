@@ -51,7 +51,17 @@ def in_bfloat16(lowered: Lowered, takes_epilogue: Callable[[Statement], bool], e
     rounding = _Rounding(_Values(lowered, chosen, takes_epilogue))
     for statement in lowered.statements:
         rounding.add(statement)
-    return replace(lowered, statements=rounding.statements)
+    return replace(lowered, statements=_read(rounding.statements, lowered.outputs))
+
+
+def _read(statements: Sequence[Statement], outputs: Sequence[Value]) -> list[Statement]:
+    """The statements without those that keep rounding and whose float32 results nobody reads any more."""
+    wanted, found = set(outputs), []
+    for statement in reversed(statements):
+        if not _keeps_rounding(statement) or not wanted.isdisjoint(statement.outputs):
+            wanted.update(value for value in statement.inputs if value is not None)
+            found.append(statement)
+    return found[::-1]
 
 
 def _in_bfloat16(statement: Statement) -> c.Computation | None:
@@ -143,8 +153,9 @@ class _Values:
                     self._decide(value)
         # A view is one of what lies in bfloat16, or it is none: its operand is rounded whole, once.
         for statement in lowered.statements:
-            if isinstance(statement.computation, c.View) and statement.inputs[0] not in self.rounded:
+            if _keeps_rounding(statement) and statement.inputs[0] not in self.rounded:
                 self.rounded.discard(statement.outputs[0])
+                self.images.discard(statement.outputs[0])
 
     def _decide(self, value: Value) -> None:
         found = self._readers.get(value, [])
@@ -153,8 +164,7 @@ class _Values:
             return
         others = [reader for reader in found if reader not in wanting]
         columns = sum(_columns(reader) for reader in wanting if isinstance(self.chosen.get(reader), c.BfloatMatMul))
-        is_view = isinstance(self._makers[value].computation, c.View)
-        free = is_view or self._made_free(value)
+        free = _keeps_rounding(self._makers[value]) or self._made_free(value)
         by_element = all(reader is not None and isinstance(reader.computation, c.Map) for reader in others)
         if free and others and by_element and _is_large_image(value):
             self.images.add(value)
@@ -166,7 +176,7 @@ class _Values:
         """Whether a reader would rather have a value in bfloat16."""
         if reader in self.chosen:
             return reader.inputs[0] is value and value not in reader.inputs[1:]
-        return isinstance(reader.computation, c.View) and reader.outputs[0] in self.rounded
+        return _keeps_rounding(reader) and reader.outputs[0] in self.rounded
 
     def _made_free(self, value: Value) -> bool:
         """Whether who makes a value can write it as bfloat16: regions, and epilogues of products in bfloat16."""
@@ -184,6 +194,14 @@ class _Values:
             elif before in self.chosen or self._takes_epilogue(before):
                 anchors.append(before)
         return not anchors or any(anchor in self.chosen for anchor in anchors)
+
+
+def _keeps_rounding(statement: Statement) -> bool:
+    """Whether what a statement makes of rounded numbers are the numbers that it makes otherwise, rounded: views, and
+    the largest of some."""
+    computation = statement.computation
+    largest = isinstance(computation, c.Pool) and computation.kind == "max" and len(statement.outputs) == 1
+    return largest or isinstance(computation, c.View)
 
 
 def _is_large_image(value: Value) -> bool:
@@ -214,12 +232,12 @@ class _Rounding:
             inputs[0] = self._half.get(inputs[0], inputs[0])
         if isinstance(computation, c.Map):
             computation, inputs = self._on_images(computation, inputs)
-        if isinstance(computation, c.View):
+        if _keeps_rounding(statement):
             (source,), output = inputs, statement.outputs[0]
             if output in self._values.rounded and source is not None:
                 self._append(computation, [self._half[source]], self._halved(output), node)
         self.statements.append(Statement(computation, tuple(inputs), statement.outputs, node))
-        if isinstance(computation, c.View):
+        if _keeps_rounding(statement):
             return
         for value in statement.outputs:
             if value in self._values.rounded and (same := _widened(statement)) is not None:

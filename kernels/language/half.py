@@ -49,14 +49,33 @@ def narrow_bfloat16(x: Traced) -> Traced:
 def narrow_for_products(*parts: Traced) -> Traced:
     """The bits of the bfloat16 next to the float32 of one vector or of two, joined, for products that take denormal
     numbers for zero: what they may become. By AVX512-BF16's instruction or AArch64's where the CPU has it."""
-    first, builder = parts[0], parts[0].builder
-    lanes = len(parts) * (first.lanes or 1)
-    if len(parts) > 1:
-        places = ir.Constant(ir.VectorType(_I32, lanes), list(range(lanes)))
-        first = Traced(builder, first.element, builder.shuffle_vector(*(part.value for part in parts), places))
+    first, *others = parts
+    for other in others:
+        first = Traced(first.builder, first.element, _joined(first.builder, first.value, other.value))
+    lanes = first.lanes or 1
     if not first.target.bfloat16_products or not (first.target.on_arm or lanes % 16 == 0):
         return narrow_bfloat16(first)
     return _converted(first, types.uint16, _narrow_by_fptrunc if first.target.on_arm else _narrow_by_avx512)
+
+
+def widen_bfloat16_apart(bits: Traced) -> Traced:
+    """As many float32 as there are bfloat16 in a vector, first those of its even lanes, then those of the odd ones: one
+    instruction for each half."""
+    builder, lanes = bits.builder, bits.value.type.count
+    pairs = builder.bitcast(bits.value, ir.VectorType(_I32, lanes // 2))
+    even = builder.shl(pairs, _all(lanes // 2, 16))
+    odd = builder.and_(pairs, _all(lanes // 2, 0xFFFF0000))
+    low, high = (builder.bitcast(part, ir.VectorType(_F32, lanes // 2)) for part in (even, odd))
+    return Traced(builder, types.float32, _joined(builder, low, high))
+
+
+def unwiden_bfloat16_apart(x: Traced) -> Traced:
+    """The bits of float32 that are numbers of bfloat16 and lie as `widen_bfloat16_apart` has them."""
+    builder, lanes = x.builder, x.value.type.count
+    both = builder.bitcast(x.value, ir.VectorType(_I32, lanes))
+    even, odd = (_lanes(builder, both, first, lanes // 2) for first in (0, lanes // 2))
+    pairs = builder.or_(builder.lshr(even, _all(lanes // 2, 16)), odd)
+    return Traced(builder, types.uint16, builder.bitcast(pairs, ir.VectorType(_I16, lanes)))
 
 
 def widen(bits: Traced, kind: str) -> Traced:
@@ -103,8 +122,8 @@ def _narrow_by_avx512(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
     elif lanes == 32:
         name, values = "cvtne2ps2bf16", [_lanes(builder, x, 16, 16), _lanes(builder, x, 0, 16)]
     else:
-        parts = [_narrow_by_avx512(builder, _lanes(builder, x, at, lanes // 2)) for at in (0, lanes // 2)]
-        return builder.shuffle_vector(*parts, ir.Constant(ir.VectorType(_I32, lanes), list(range(lanes))))
+        low, high = (_narrow_by_avx512(builder, _lanes(builder, x, at, lanes // 2)) for at in (0, lanes // 2))
+        return _joined(builder, low, high)
     result = ir.VectorType(ir.BfloatType(), lanes)
     function = declared(builder, f"llvm.x86.avx512bf16.{name}.512", result, [value.type for value in values])
     return builder.bitcast(builder.call_pure(function, values), ir.VectorType(_I16, lanes))
@@ -113,6 +132,12 @@ def _narrow_by_avx512(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
 def _lanes(builder: ir.IRBuilder, x: ir.Value, first: int, count: int) -> ir.Value:
     places = ir.Constant(ir.VectorType(_I32, count), list(range(first, first + count)))
     return builder.shuffle_vector(x, x, places)
+
+
+def _joined(builder: ir.IRBuilder, a: ir.Value, b: ir.Value) -> ir.Value:
+    """The lanes of two vectors of equal length, one after the other."""
+    lanes = a.type.count + b.type.count
+    return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(_I32, lanes), list(range(lanes))))
 
 
 def _round_to_odd(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:

@@ -10,6 +10,7 @@ import numpy as np
 from jitonnx.kernels.language import types
 from jitonnx.kernels.language.code import Code, Kernel, Mask, each_vector, larger, remainder, smaller
 from jitonnx.kernels.language.epilogue import Epilogue, Stage
+from jitonnx.kernels.language.half import unwiden_bfloat16_apart, widen_bfloat16_apart
 from jitonnx.kernels.language.simd import convert
 from jitonnx.kernels.language.trace import Traced, select
 from jitonnx.kernels.pooling.fold import root, step
@@ -36,8 +37,8 @@ def build(spec: PoolSpec | PoolPlanesSpec, lanes: int, epilogue: Stage | None = 
         return lambda code, begin, end: Planes(code, spec, lanes, epilogue).emit(begin, end)
     if epilogue is not None and (spec.element != "float32" or spec.with_indices):
         raise ValueError(f"{spec} takes no epilogue")
-    element = getattr(types, spec.element)
-    lanes = lanes * 4 // np.dtype(spec.element).itemsize
+    element = types.uint16 if spec.element == "bfloat16" else getattr(types, spec.element)
+    lanes = lanes * 4 // spec.itemsize
 
     def body(code: Code, begin: Traced, end: Traced) -> None:
         pixel = (
@@ -123,6 +124,8 @@ class _Pixel:
         self.epilogue, self.takes_runs = Epilogue(code, epilogue, element, lanes), epilogue is None
         # Half precision is summed in single, as onnxruntime does it.
         self.total = types.float32 if element == types.float16 and spec.kind != "max" else element
+        if spec.element == "bfloat16":
+            self.total = types.float32
         self.x, self.y, _ = code.buffers(PoolBuffers, element)
 
     def emit(self, image: Traced, windows: list[Window], target: Traced, row: Traced, channels: Traced) -> None:
@@ -153,12 +156,11 @@ class _Pixel:
     def _fold(self, source: Traced, windows: list[Window], lanes: int, mask: Mask | None) -> Traced:
         """`lanes` channels of a window, from index `source` of x on, folded to the result."""
         kind = self.spec.kind
-        start = self.zero(lanes) if kind != "max" else _first_tap(self.code, self.x.load(source, lanes, mask), windows)
+        start = self.zero(lanes) if kind != "max" else _first_tap(self.code, self._loaded(source, lanes, mask), windows)
         total = self.code.variable(start)
 
         def take(index: Traced) -> None:
-            x = convert(self.x.load(index, lanes, mask), self.total)
-            total.set(step(kind, self.spec.power, total.get(), x))
+            total.set(step(kind, self.spec.power, total.get(), self._loaded(index, lanes, mask)))
 
         _each_tap(self.code, windows, [(source, "x")], take)
         result = total.get()
@@ -166,7 +168,12 @@ class _Pixel:
             result = result / self.code.spread(self._divisor(windows), lanes)
         elif kind == "lp":
             result = root(self.code, result, self.spec.power)
-        return convert(result, self.element)
+        return unwiden_bfloat16_apart(result) if self.spec.element == "bfloat16" else convert(result, self.element)
+
+    def _loaded(self, index: Traced, lanes: int, mask: Mask | None) -> Traced:
+        """`lanes` elements as they are folded."""
+        x = self.x.load(index, lanes, mask)
+        return widen_bfloat16_apart(x) if self.spec.element == "bfloat16" else convert(x, self.total)
 
 
 def _first_tap(code: Code, x: Traced, windows: list[Window]) -> Traced:

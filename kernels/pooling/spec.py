@@ -12,7 +12,7 @@ from jitonnx.records import dataclass
 
 KINDS = ("max", "average", "lp")
 ELEMENTS = {
-    "max": ("float32", "float16", "float64", "int8", "uint8"),
+    "max": ("float32", "float16", "bfloat16", "float64", "int8", "uint8"),
     "average": ("float32", "float16", "float64"),
     "lp": ("float32", "float16", "float64"),
 }
@@ -73,7 +73,7 @@ class PoolSpec(KernelSpec):
     kind: str
     """"max", "average" or "lp"."""
     element: str = "float32"
-    """Element type of x and y, as NumPy names it; float16 is summed in float32."""
+    """Element type of x and y, as NumPy names it; float16 is summed in float32. bfloat16 without indices."""
     with_indices: bool = False
     """Max only: a second output, where in ONNX's x each maximum was found (the first of equals)."""
     count_include_pad: bool = False
@@ -87,10 +87,15 @@ class PoolSpec(KernelSpec):
     def __post_init__(self) -> None:
         if self.kind not in KINDS or self.element not in ELEMENTS[self.kind]:
             raise ValueError(f"no pooling kernel of kind {self.kind!r} for {self.element!r}")
-        if self.with_indices and self.kind != "max":
-            raise ValueError(f"pooling of kind {self.kind!r} has no indices")
+        if self.with_indices and (self.kind != "max" or self.element == "bfloat16"):
+            raise ValueError(f"pooling of kind {self.kind!r} of {self.element!r} has no indices")
         if self.power < 1:
             raise ValueError(f"LpPool: p must be at least 1, not {self.power}")
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element; NumPy need not know bfloat16 for it."""
+        return 2 if self.element == "bfloat16" else np.dtype(self.element).itemsize
 
     def tasks(self, sizes: PoolSizes) -> int:
         there = sizes.channels * sizes.out_width * sizes.depth * sizes.height * sizes.width > 0
@@ -101,7 +106,7 @@ class PoolSpec(KernelSpec):
         inputs = pixels * sizes.depth * sizes.height * sizes.width
         outputs = pixels * sizes.out_depth * sizes.out_height * sizes.out_width
         window = sizes.kernel_depth * sizes.kernel_height * sizes.kernel_width
-        item = np.dtype(self.element).itemsize
+        item = self.itemsize
         return Work(outputs * window, item * (inputs + outputs) + 8 * outputs * self.with_indices)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any, NamedTuple
 
+import ml_dtypes  # noqa: F401  (NumPy knows bfloat16 by its name then)
 import numpy as np
 import pytest
 
@@ -113,7 +114,7 @@ WIDTHS = sorted({8, host().lanes(4)})
 
 
 @pytest.mark.parametrize("lanes", WIDTHS)
-@pytest.mark.parametrize("dtype", ["float32", "float16", "float64", "int8", "uint8"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64", "int8", "uint8"])
 @pytest.mark.parametrize("case", CASES)
 def test_maximum(case: Case, dtype: str, lanes: int) -> None:
     spec = choose("max", dtype)

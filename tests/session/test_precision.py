@@ -100,6 +100,33 @@ def test_convolutions() -> None:
 
 
 @needs_bfloat16_products
+@pytest.mark.parametrize("size", [9, 64], ids=["small", "large"])
+def test_pooling_between_convolutions(size: int) -> None:
+    """The largest of rounded numbers is the largest, rounded: what lies between is bfloat16. Others read large images
+    rounded, too; of small ones they have float32."""
+    weights = {"a": random(32, 16, 3, 3, seed=1), "b": random(32, 32, 3, 3, seed=2), "c": random(32, 32, 1, 1, seed=3)}
+    nodes = [
+        node("Conv", ["x", "a"], ["p"], pads=[1, 1, 1, 1]),
+        node("Relu", ["p"], ["q"]),
+        node("MaxPool", ["q"], ["r"], kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1]),
+        node("Conv", ["r", "b"], ["s"], pads=[1, 1, 1, 1]),
+        node("Mul", ["s", "r"], ["t"]),
+        node("MaxPool", ["t"], ["u"], kernel_shape=[2, 2]),
+        node("Conv", ["u", "c"], ["y"]),
+        node("Neg", ["t"], ["z"]),
+    ]
+    outputs = [tensor("y", [1, 32, None, None]), tensor("z", [1, 32, None, None])]
+    made = model(nodes, [tensor("x", [1, 16, 2 * size, 2 * size])], outputs, weights)
+    run, exact = session(made), session(made, "float32")
+    calls = run.engine.compiled.plan.calls
+    pooled = [call.buffers.x.dtype.text for call in calls if call.label.startswith("max pool")]
+    assert pooled == ["bfloat16" if size == 64 else "float"] * 2
+    feeds = {"x": random(1, 16, 2 * size, 2 * size)}
+    for ours, theirs in zip(run.run(None, feeds), exact.run(None, feeds), strict=True):
+        assert 0 < np.abs(ours - theirs).max() < 1e-2 * np.abs(theirs).max()
+
+
+@needs_bfloat16_products
 def test_only_what_gains() -> None:
     """Weights of the run, of few columns, and groups stay in float32."""
     weights = {"a": random(64, 3), "d": random(64, 1, 3, 3)}

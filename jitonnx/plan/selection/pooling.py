@@ -54,14 +54,15 @@ def _pool_channels_last(planner: Planner, group: Group, statement: Statement) ->
     computation = statement.computation
     assert isinstance(computation, c.Pool) and statement.inputs[0] is not None
     x = planner.channels_last(statement.inputs[0])
-    if x.rank > 5 or x.dtype.numpy.name not in ELEMENTS[computation.kind]:
+    element = "bfloat16" if x.dtype is DType.BFLOAT16 else x.dtype.numpy.name
+    if x.rank > 5 or element not in ELEMENTS[computation.kind]:
         # Windows over four axes and more, which no framework has layers for, and integers of 16 bits and more.
         planner.unplannable(f"{computation.kind} pooling of {x.dtype.text} with {x.rank} axes")
     order = channels_last_order(x.rank)
     assert group.output is not None
     y = planner.place(group.output, order, strict=True)
     indices = [planner.place(value, order, strict=True) for value in statement.outputs[1:]]
-    spec = choose(computation.kind, x.dtype.numpy.name, bool(indices), computation.count_include_pad, computation.p)
+    spec = choose(computation.kind, element, bool(indices), computation.count_include_pad, computation.p)
     axes = ("depth", "height", "width")
 
     def by_axis(name: str, values: Sequence[DimLike], fill: DimLike) -> dict[str, DimLike]:
