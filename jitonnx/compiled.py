@@ -5,25 +5,26 @@ Numba, the extra `jitonnx[numba]`, is imported by the first function that is mad
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
 
-from jitonnx import forks
+from jitonnx import forks, translated
 from jitonnx.computation import expr as e
 from jitonnx.computation.linked import SYMBOL, LinkedFunction
-from jitonnx.ir.dtypes import DType, of_numpy
+from jitonnx.ir.dtypes import HALVES, DType, of_numpy
+from jitonnx.ops.base import NUMBERS, Elementwise
+from jitonnx.records import NamedTuple
+from jitonnx.translated import MATHEMATICS
 
-_MATHEMATICS = frozenset(
-    {
-        *("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "copysign", "cos", "cosh", "erf"),
-        *("erfc", "exp", "exp2", "expm1", "fabs", "floor", "fmod", "frexp", "hypot", "ldexp", "lgamma", "log", "log10"),
-        *("log1p", "log2", "pow", "round", "sin", "sinh", "sqrt", "tan", "tanh", "tgamma", "trunc"),
-    }
+_PASSES = (
+    *("always_inliner", "global_dead_code_eliminate", "sroa", "simplify_cfg", "instruction_combine", "new_gvn", "sccp"),
+    *("simplify_cfg", "instruction_combine", "simplify_cfg", "global_dead_code_eliminate", "instruction_namer"),
 )
-"""Functions of the C mathematics library, which every process has; with an f behind, of float32."""
+"""They are thorough: what Numba does where Python would raise an exception has to be seen to be out of reach."""
 _SMALL = 60
 """Instructions up to which a function is written into the loops that call it: there is a copy for each lane."""
 
@@ -39,9 +40,10 @@ class CompiledFunction:
     """
 
     def __init__(self, function: Callable[..., Any], signature: str | None = None) -> None:
-        self._function, self._signature = function, signature
         self._numba = _numba()
-        self._made: dict[tuple[DType, ...], LinkedFunction] = {}
+        function = getattr(function, "py_func", function)  # of what numba.njit has made
+        self.function, self._signature = function, signature
+        self._made: dict[tuple[DType, ...], _Scalar] = {}
         self._lock = forks.WorkLock()
         signatures = [] if signature is None else [signature]
         self._of_arrays = self._numba.vectorize(signatures, nopython=True)(function)
@@ -53,23 +55,24 @@ class CompiledFunction:
             return self._of_arrays(*arguments)
         like = next(argument for argument in arguments if isinstance(argument, e.Expr))
         given = [one if isinstance(one, e.Expr) else e.constant(one, like.dtype) for one in arguments]
-        made = self._linked(tuple(one.dtype for one in given))
-        return e.call(made, *(e.cast(one, dtype) for one, dtype in zip(given, made.arguments, strict=True)))
+        made = self._scalar(tuple(one.dtype for one in given))
+        passed = [e.cast(one, dtype) for one, dtype in zip(given, made.arguments, strict=True)]
+        return e.substitute(made.result, lambda leaf: passed[leaf.value] if leaf.op == "operand" else None)
 
     def __repr__(self) -> str:
         return f"compiled({self.__name__})"
 
-    def _linked(self, dtypes: tuple[DType, ...]) -> LinkedFunction:
+    def _scalar(self, dtypes: tuple[DType, ...]) -> _Scalar:
         with self._lock:
             if dtypes not in self._made:
                 self._made[dtypes] = self._compiled(dtypes)
             return self._made[dtypes]
 
-    def _compiled(self, dtypes: tuple[DType, ...]) -> LinkedFunction:
+    def _compiled(self, dtypes: tuple[DType, ...]) -> _Scalar:
         numba = self._numba
         kinds = self._signature or tuple(numba.from_dtype(dtype.numpy) for dtype in dtypes)
         try:
-            dispatcher = numba.njit(kinds, error_model="numpy")(self._function)
+            dispatcher = numba.njit(kinds, error_model="numpy")(self.function)
         except numba.core.errors.NumbaError as error:
             raise TypeError(f"Numba does not compile {self.__name__} for {kinds}: {error}") from error
         (signature,) = dispatcher.signatures
@@ -77,7 +80,13 @@ class CompiledFunction:
             raise TypeError(f"{self.__name__} has {len(signature)} arguments; {len(dtypes)} are given")
         arguments = tuple(map(self._dtype, signature))
         result = self._dtype(dispatcher.overloads[signature].signature.return_type)
-        return LinkedFunction(self.__name__, arguments, result, self._ir(dispatcher.inspect_llvm(signature)))
+        entry = self._entry(dispatcher.inspect_llvm(signature))
+        try:
+            return _Scalar(arguments, translated.expression(entry, arguments, result))
+        except translated.Untranslated:
+            linked = LinkedFunction(self.__name__, arguments, result, self._ir(entry))
+            operands = (e.operand(i, dtype) for i, dtype in enumerate(arguments))
+            return _Scalar(arguments, e.call(linked, *operands))
 
     def _dtype(self, kind: Any) -> DType:
         try:
@@ -85,8 +94,8 @@ class CompiledFunction:
         except (NotImplementedError, self._numba.core.errors.NumbaError) as error:
             raise TypeError(f"{self.__name__} takes or gives {kind}; numbers and truth values are possible") from error
 
-    def _ir(self, text: str) -> str:
-        """The module of the C function alone, under the name of `SYMBOL`."""
+    def _entry(self, text: str) -> Any:
+        """The C function in Numba's module, with all that it calls written into it. Its name is `SYMBOL`."""
         import llvmlite.binding as llvm
 
         try:
@@ -112,20 +121,33 @@ class CompiledFunction:
                 variable.linkage = "internal"
         machine = llvm.Target.from_triple(module.triple).create_target_machine()
         passes = llvm.create_new_module_pass_manager()
-        for name in ("always_inliner", "global_dead_code_eliminate", "sroa", "simplify_cfg"):
+        for name in _PASSES:
             getattr(passes, f"add_{name}_pass")()
         passes.run(module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=1)))
-        if sum(len(list(block.instructions)) for block in entry.blocks) <= _SMALL:
-            entry.add_function_attribute("alwaysinline")
         called = {one.name for one in module.functions if one.is_declaration and not one.name.startswith("llvm.")}
-        strange = {name for name in called if name not in _MATHEMATICS and name.removesuffix("f") not in _MATHEMATICS}
+        strange = {name for name in called if not MATHEMATICS & {name, name.removesuffix("f")}}
         if strange or list(module.global_variables):
             raise TypeError(
                 f"{self.__name__} needs {', '.join(sorted(strange)) or 'memory of its own'}: a compiled function "
                 "computes with numbers and `math` alone, and raises no exceptions"
             )
+        return entry
+
+    @staticmethod
+    def _ir(entry: Any) -> str:
+        """The text of the module that an entry is alone in."""
+        if sum(len(list(block.instructions)) for block in entry.blocks) <= _SMALL:
+            entry.add_function_attribute("alwaysinline")
         # Of the machine that runs it nothing is said, so that the kernel says it.
-        return re.sub(r"^(target (datalayout|triple)|; ModuleID|source_filename) .*\n", "", str(module), flags=re.M)
+        text = str(entry.module)
+        return re.sub(r"^(target (datalayout|triple)|; ModuleID|source_filename) .*\n", "", text, flags=re.M)
+
+
+class _Scalar(NamedTuple):
+    """A function compiled for some types: an expression of operands by the arguments' numbers."""
+
+    arguments: tuple[DType, ...]
+    result: e.Expr
 
 
 def _numba() -> Any:
@@ -145,3 +167,60 @@ def compiled(function: Callable[..., Any] | None = None, *, signature: str | Non
     if function is None:
         return lambda given: CompiledFunction(given, signature)
     return CompiledFunction(function, signature)
+
+
+def elementwise(
+    function: Callable[..., Any],
+    *,
+    domain: str,
+    name: str | None = None,
+    types: Collection[DType] = NUMBERS,
+    result: DType | None = None,
+) -> type[Elementwise]:
+    """Declare an elementwise operator by a function of numbers, which Numba compiles: of `numba.njit`, or a plain one.
+
+    Its parameters are the inputs, all of one of `types`; those with a default, a number or truth value, are attributes.
+    The function gets those that are floats in the inputs' type where that is of floats, too, else as float64, and whole
+    numbers as int64. What it gives becomes the inputs' type, or `result`. name: the operator's, by default the
+    function's.
+
+    Raises: ImportError without Numba, TypeError for a function without inputs or with defaults of other types.
+    """
+    numbers = function if isinstance(function, CompiledFunction) else CompiledFunction(function)
+    parameters = inspect.signature(numbers.function).parameters.values()
+    inputs = tuple(one.name for one in parameters if one.default is inspect.Parameter.empty)
+    defaults = {one.name: one.default for one in parameters if one.default is not inspect.Parameter.empty}
+    for attribute, value in defaults.items():
+        if type(value) not in (int, float, bool):
+            raise TypeError(f"{attribute}={value!r} of {numbers.__name__}: an attribute is an int, a float or a bool")
+    if not inputs:
+        raise TypeError(f"{numbers.__name__} has no inputs: parameters without a default are inputs")
+
+    def attributes(self: Elementwise, dtype: DType) -> list[tuple[Any, DType]]:
+        single = dtype if dtype.is_float else DType.DOUBLE
+        kinds = {int: DType.INT64, float: single, bool: DType.BOOL}
+        return [(getattr(self, each), kinds[type(value)]) for each, value in defaults.items()]
+
+    def scalar(self: Elementwise, *operands: e.Expr) -> e.Expr:
+        given = (e.constant(value, kind) for value, kind in attributes(self, operands[0].dtype))
+        return e.cast(numbers(*operands, *given), result or operands[0].dtype)
+
+    def evaluate(self: Elementwise, *arrays: np.ndarray) -> np.ndarray:
+        wide = [array.astype(np.float32) if of_numpy(array.dtype) in HALVES else array for array in arrays]
+        given = (kind.numpy.type(value) for value, kind in attributes(self, of_numpy(wide[0].dtype)))
+        return np.asarray(numbers(*wide, *given)).astype(result.numpy if result else arrays[0].dtype)
+
+    declared = {
+        "__annotations__": {attribute: type(value) for attribute, value in defaults.items()},
+        "__doc__": numbers.__doc__,
+        "__module__": numbers.function.__module__,
+        "domain": domain,
+        "inputs": tuple(f"{one}: T" for one in inputs),
+        "outputs": ("result: T" if result is None else f"result: tensor({result.text})",),
+        "types": {"T": frozenset(types)},
+        "result": result,
+        "scalar": scalar,
+        "evaluate": evaluate,
+        **defaults,
+    }
+    return type(name or numbers.__name__, (Elementwise,), declared)

@@ -22,9 +22,11 @@ docs/operators.md says what each part means.
 
 from __future__ import annotations
 
-from typing import TypeVar
+import functools
+from collections.abc import Callable, Collection
+from typing import Any, TypeVar, overload
 
-from jitonnx.compiled import CompiledFunction, compiled
+from jitonnx.compiled import CompiledFunction, compiled, elementwise
 from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.bodies import Bodies
@@ -63,18 +65,52 @@ __all__ = [
     "Value",
     "compiled",
     "e",
+    "elementwise",
     "internal",
     "register",
 ]
 
-_D = TypeVar("_D", bound=type[Operator])
+_D = TypeVar("_D", bound=Callable[..., Any])
 
 
-def register(declaration: _D) -> _D:
-    """Let models of all sessions made from now on use an operator; the declaration itself, so that it is a decorator.
+@overload
+def register(declaration: _D) -> _D: ...
+@overload
+def register(
+    declaration: _D,
+    *,
+    domain: str,
+    name: str | None = None,
+    types: Collection[DType] = NUMBERS,
+    result: DType | None = None,
+) -> _D: ...
+@overload
+def register(
+    *, domain: str, name: str | None = None, types: Collection[DType] = NUMBERS, result: DType | None = None
+) -> Callable[[_D], _D]: ...
+
+
+def register(declaration: Any = None, **described: Any) -> Any:
+    """Let models of all sessions made from now on use an operator.
+
+    declaration: a class derived from those of this module, or a function of numbers that Numba compiles, which becomes
+    the elementwise operator that `elementwise` makes of it and of the other arguments. It is given back, so `register`
+    is a decorator, without arguments or with all but the first.
 
     `SessionOptions.register_custom_ops` does so for some sessions only. ValueError for a domain and name that are taken
-    already, TypeError for a declaration that lacks a part.
+    already, TypeError for a declaration that lacks a part, ImportError for a function without Numba.
     """
-    registry.add(declaration)
+    if declaration is None:
+        return functools.partial(register, **described)
+    is_class = isinstance(declaration, type)
+    if is_class and described:
+        raise TypeError(f"{declaration.__name__} is a class, which says {', '.join(described)} itself")
+    if is_class or not callable(declaration):
+        registry.add(declaration)
+    elif "domain" not in described:
+        raise TypeError(
+            f"{declaration!r} is a function: its operator needs a domain, as in register(..., domain='mine')"
+        )
+    else:
+        registry.add(elementwise(declaration, **described))
     return declaration

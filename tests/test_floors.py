@@ -117,7 +117,7 @@ MODULES: dict[str, set[str]] = {
     "__main__": {"cli"},
     "calibration": {"cores", "runtime"},
     "changes": {"checker", "errors", "ir", "model", "proto", "records", "versioning"},
-    "compiled": {"computation", "forks", "ir"},
+    "compiled": {"computation", "forks", "ir", "ops", "records", "translated"},
     "cores": {"calibration", "records", "runtime"},
     "custom": {"compiled", "computation", "ir", "ops"},
     "draws": {"forks", "records"},
@@ -152,6 +152,7 @@ MODULES: dict[str, set[str]] = {
     "session": {"api", "auto_precision", "capi", "errors", "forks", "ir", "metadata", "opening", "saved"},
     "target": {"cores", "records", "runtime"},
     "training": {"api", "errors", "ir", "model", "proto", "session"},
+    "translated": {"computation", "ir"},
     "versioning": {"ir", "ops", "records"},
     "versions": set(),
 }

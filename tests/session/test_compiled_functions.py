@@ -6,6 +6,7 @@ import math
 import sys
 from typing import Any, ClassVar
 
+import numba
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
@@ -13,6 +14,7 @@ from onnx import TensorProto, helper
 import jitonnx
 from jitonnx import custom
 from jitonnx.custom import e
+from jitonnx.ops.registry import Registry, registry
 from tests.session.test_custom_operators import DOMAIN, model, node, options
 
 F32 = np.float32
@@ -139,6 +141,118 @@ def _scaling(factor: float) -> Any:
         return x * factor
 
     return custom.compiled(scaled, signature="float32(float32)")
+
+
+def branches(x: Any, y: Any) -> Any:
+    """Conditions within conditions, some of which meet again, and several returns."""
+    if x > 0.5 and y != 1.5:
+        z = math.exp(-x) * 2
+    elif x < -1:
+        if y < 0:
+            return y
+        z = math.log1p(-x)
+    else:
+        z = x // F32(3) + y % F32(0.75)
+    return z + max(x, min(y, F32(1)))
+
+
+def mathematics(x: Any, y: Any) -> Any:
+    whole = round(x) + math.floor(y) + math.ceil(x) + math.trunc(y)
+    return whole + math.copysign(x, -y) + math.log10(abs(x) + 1) + abs(y) ** 0.5 + math.hypot(x, y) + math.atan2(y, x)
+
+
+def comparisons(x: Any, y: Any) -> Any:
+    """NaN is on neither side of anything."""
+    bits = (x < y) + 2 * (x <= y) + 4 * (x == y) + 8 * (x != y) + 16 * (not x < y) + 32 * (not x >= y)
+    return bits + 64 * math.isnan(x) + 128 * math.isinf(y) + 256 * ((x > 0) ^ (y > 0))
+
+
+EDGES = np.array([0.0, -0.0, 0.5, 1.5, 2.5, -0.5, -1.5, 3, -7, 1e-42, 1e30, np.inf, -np.inf, np.nan])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("function", [branches, mathematics, comparisons])
+def test_functions_without_loops_are_expressions(function: Any, dtype: str) -> None:
+    """They become vectors with everything around them, and nothing is called once an element but what has no kernel."""
+    made = custom.compiled(function)
+    kind = custom.DType.FLOAT if dtype == "float32" else custom.DType.DOUBLE
+    expression = made(e.operand(0, kind), e.operand(1, kind))
+    called = {node.value.name for node in e.children_first(expression) if node.op == "call"}
+    assert called <= {"hypot", "atan2", "log10"}
+    rng = np.random.default_rng(0)
+    drawn = [np.round(rng.normal(size=300) * 4, 1) for _ in range(2)]
+    edges = np.meshgrid(EDGES, EDGES)
+    x, y = (np.concatenate([edges[i].ravel(), drawn[i]]).astype(dtype) for i in range(2))
+    elem = TensorProto.FLOAT if dtype == "float32" else TensorProto.DOUBLE
+    declared = custom.elementwise(made, domain=DOMAIN, name="Made")
+    data = two_inputs("Made", elem)
+    (z,) = jitonnx.InferenceSession(data, options(declared)).run(None, {"x": x, "y": y})
+    with np.errstate(all="ignore"):
+        expected = made(x, y).astype(dtype)
+    np.testing.assert_allclose(z, expected, rtol=2e-6 if dtype == "float32" else 1e-14)
+
+
+def integers(x: Any, y: Any) -> Any:
+    if y == 3:
+        return x
+    z = (x // y if y != 0 else x) ^ (y % 7)
+    return (z << 2) | (x & 3) if x > y else z >> 1
+
+
+@pytest.mark.parametrize("elem", ["INT8", "UINT8", "INT16", "INT32", "UINT32", "INT64"])
+def test_integers_wrap_and_divide_as_pythons(elem: str) -> None:
+    kind = TensorProto.DataType.Value(elem)
+    dtype = np.dtype(helper.tensor_dtype_to_np_dtype(kind))
+    made = custom.compiled(integers)
+    declared = custom.elementwise(made, domain=DOMAIN, name="Made")
+    x, y = np.random.default_rng(3).integers(-90 if dtype.kind == "i" else 0, 91, (2, 500)).astype(dtype)
+    y[::7] = 0
+    (z,) = jitonnx.InferenceSession(two_inputs("Made", kind), options(declared)).run(None, {"x": x, "y": y})
+    np.testing.assert_array_equal(z, made(x, y).astype(dtype))
+
+
+def two_inputs(name: str, elem: int) -> bytes:
+    values = [helper.make_tensor_value_info(each, elem, ["n"]) for each in "xyz"]
+    graph = helper.make_graph([named(name, ["x", "y"], ["z"])], "g", values[:2], values[2:])
+    imports = [helper.make_opsetid("", 21), helper.make_opsetid(DOMAIN, 1)]
+    return helper.make_model(graph, opset_imports=imports).SerializeToString()
+
+
+def test_a_function_is_registered_as_an_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its parameters with a default are attributes; what numba.njit has made will do as well."""
+    monkeypatch.setattr("jitonnx.custom.registry", Registry(registry))
+    given = numba.njit(tempered)
+    assert jitonnx.register(domain=DOMAIN, types=custom.FLOATS)(given) is given
+    declared = jitonnx.custom.registry.find(DOMAIN, "tempered")
+    assert declared is not None
+    for dtype in (np.float32, np.float64, np.float16):
+        elem = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+        call = helper.make_node("tempered", ["x"], ["a"], domain=DOMAIN, rate=0.25, inverse=1)
+        session = jitonnx.InferenceSession(
+            model([call, node("Add", ["a", "x"], ["y"])], sizes=["n"], elem=elem), options(declared)
+        )
+        x = np.linspace(-3, 3, 50).astype(dtype)
+        wide = x.astype(np.float64)
+        expected = np.where(wide > 0, wide, 0.25 * np.expm1(wide)) * 0.5 + wide
+        tolerance = {2: 3e-3, 4: 1e-6, 8: 1e-14}[x.itemsize]
+        np.testing.assert_allclose(session.run(None, {"x": x})[0], expected, rtol=tolerance, atol=tolerance)
+        assert len(session.engine.compiled.plan.calls) == 1
+
+
+def tempered(x: Any, rate: Any = 1.0, count: Any = 2, inverse: Any = False) -> Any:
+    y = x if x > 0 else rate * math.expm1(x)
+    return y / F32(count) if inverse else y * F32(count)
+
+
+def test_what_functions_cannot_say_is_an_error() -> None:
+    with pytest.raises(TypeError, match="needs a domain"):
+        jitonnx.register(tempered)
+    with pytest.raises(TypeError, match="Escape is a class, which says domain itself"):
+        jitonnx.register(Escape, domain=DOMAIN)
+    with pytest.raises(TypeError, match=r"mode='a' of .*: an attribute is an int, a float or a bool"):
+        custom.elementwise(lambda x, mode="a": x, domain=DOMAIN)
+    with pytest.raises(TypeError, match="has no inputs"):
+        custom.elementwise(lambda x=1.0: x, domain=DOMAIN)
 
 
 def throws(x: Any) -> Any:
