@@ -492,6 +492,9 @@ CASES: dict[str, dict[str, Build]] = {
         "GRU both ways, 64 steps, 128": recurrent("GRU", 64, 1, 128, 128, both=True, linear_before_reset=1),
         "GRU 64 steps, 256, batch 8": recurrent("GRU", 64, 8, 128, 256),
         "RNN 64 steps, 256": recurrent("RNN", 64, 1, 128, 256),
+        "LSTM 20 of 200 steps, 256": recurrent("LSTM", 200, 1, 256, 256, longest=20),
+        "LSTM both ways, 20 of 200 steps, 128": recurrent("LSTM", 200, 4, 128, 128, both=True, longest=20),
+        "GRU 20 of 200 steps, 256, batch 8": recurrent("GRU", 200, 8, 128, 256, longest=20),
     },
 }
 

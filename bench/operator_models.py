@@ -629,9 +629,19 @@ def power(shape: Shape, exponent: float) -> Build:
 
 
 def recurrent(
-    operator: str, steps: int, batch: int, inputs: int, hidden: int, both: bool = False, **more: int
+    operator: str,
+    steps: int,
+    batch: int,
+    inputs: int,
+    hidden: int,
+    both: bool = False,
+    longest: int | None = None,
+    **more: int,
 ) -> Build:
-    """LSTM, GRU or RNN over [steps, batch, inputs]; `both`: in both directions. All its outputs are made."""
+    """LSTM, GRU or RNN over [steps, batch, inputs]; `both`: in both directions. All its outputs are made.
+
+    longest: sequences have lengths of their own, so many steps and fewer; None: all go through all steps.
+    """
     gates, directions = {"LSTM": 4, "GRU": 3, "RNN": 1}[operator], 2 if both else 1
 
     def build(net: Net) -> list[str]:
@@ -642,6 +652,7 @@ def recurrent(
             net.feed((steps, batch, inputs)),
             *weights,
             net.weight(directions, 2 * gates * hidden),
+            "" if longest is None else net.feed_array(np.linspace(longest, 1, batch).astype(np.int32)),
             hidden_size=hidden,
             direction="bidirectional" if both else "forward",
             **more,

@@ -79,7 +79,7 @@ def work(model: onnx.ModelProto, net: Net, outputs: Sequence[np.ndarray], precis
     counted = dict.fromkeys(("", "bytes", "rounded"), 0)
     for node in model.graph.node:
         kind = kinds.get(node.op_type, "")
-        counted[kind] += _flops(node, shapes, net.weights)
+        counted[kind] += _flops(node, shapes, net.feeds | net.weights)
         if kind == "rounded" and node.input[1] in net.weights:
             read[node.input[1]] = net.weights[node.input[1]].size * 2
     size = _element_bytes(net.feeds.values(), outputs[0])
@@ -219,21 +219,29 @@ def _shapes(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def _flops(node: onnx.NodeProto, shapes: Mapping[str, tuple[int, ...]], constants: Mapping[str, np.ndarray]) -> int:
-    """Operations of one node."""
+def _flops(node: onnx.NodeProto, shapes: Mapping[str, tuple[int, ...]], given: Mapping[str, np.ndarray]) -> int:
+    """Operations of one node. given: what is known of its inputs."""
     inputs, out = [shapes.get(name, ()) for name in node.input], shapes[node.output[0]]
     if node.op_type in _MOVING:
         return 0
     if node.op_type in _PRODUCTS:
         attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+        if node.op_type in _RECURRENT and len(node.input) > 4 and node.input[4]:
+            attributes["sequence_lens"] = given[node.input[4]]
         return _PRODUCTS[node.op_type](inputs, out, attributes)
     elements = max(prod(shape) for shape in (*inputs[:1], out))
     if node.op_type == "Pow":
-        exponent = constants.get(node.input[1])
-        return _SIMPLE_POWERS.get(None if exponent is None else float(exponent), 2 * _TRANSCENDENTAL) * elements
+        exponent = given.get(node.input[1])
+        return (
+            _SIMPLE_POWERS.get(
+                float(exponent) if exponent is not None and exponent.ndim == 0 else None, 2 * _TRANSCENDENTAL
+            )
+            * elements
+        )
     return _PER_ELEMENT.get(node.op_type, 2) * elements
 
 
+_RECURRENT = ("LSTM", "GRU", "RNN")
 _Shapes = Sequence[tuple[int, ...]]
 _Attributes = Mapping[str, Any]
 
@@ -257,7 +265,8 @@ def _recurrent(inputs: _Shapes, out: tuple[int, ...], attributes: _Attributes) -
     """Each step and row of the batch: input and state times all gates' weights, and the gates' functions."""
     steps, batch, _ = inputs[0]
     gates = inputs[1][0] * inputs[1][1]
-    return steps * batch * (2 * prod(inputs[1]) + 2 * prod(inputs[2]) + _TRANSCENDENTAL * gates)
+    taken = sum(attributes.get("sequence_lens", [steps] * batch))
+    return int(taken) * (2 * prod(inputs[1]) + 2 * prod(inputs[2]) + _TRANSCENDENTAL * gates)
 
 
 def _pooling(inputs: _Shapes, out: tuple[int, ...], attributes: _Attributes) -> int:
@@ -274,7 +283,7 @@ _PRODUCTS: dict[str, Callable[[_Shapes, tuple[int, ...], _Attributes], int]] = {
     "Gemm": lambda inputs, out, _: 2 * prod(out) * inputs[0][1],
     "Einsum": _einsum,
     "Attention": _attention,
-    **dict.fromkeys(("LSTM", "GRU", "RNN"), _recurrent),
+    **dict.fromkeys(_RECURRENT, _recurrent),
     **dict.fromkeys(("MaxPool", "AveragePool", "LpPool"), _pooling),
 }
 """Operations by shapes of inputs and output, and attributes."""

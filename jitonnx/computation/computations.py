@@ -436,8 +436,9 @@ class LinearAttention(Computation):
 
 @dataclass(frozen=True)
 class Recurrent(Computation):
-    """x [T, B, I], w, r, b?, sequence_lens?, initial_h?, initial_c?, p?: ONNX's LSTM, GRU or RNN, layout 0.
+    """x [T, B, I], w, r, b?, sequence_lens?, initial_h?, initial_c?, p?, read?: ONNX's LSTM, GRU or RNN, layout 0.
 
+    read [1], int64: how many of the T * B rows of x any sequence comes to, which are the first ones; all if left out.
     Outputs y [T, directions, B, H], y_h, and for LSTM y_c. Activations with their alpha and beta, all of the first
     direction first. clip bounds the gates before their activations, though not the cell on its way into LSTM's h; 0:
     none.

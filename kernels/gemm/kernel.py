@@ -9,6 +9,7 @@ The loops of a task, outermost first:
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 from jitonnx.kernels.gemm.blas import BlasSpec, build_blas
@@ -116,21 +117,27 @@ class _Gemm:
         blocks = row_blocks * column_blocks
         b_is_larger = size.n > size.m
         fast = select(b_is_larger, row_blocks, column_blocks)
+        wanted = self.code.buffer(self.spec.wanted, types.int64).load(0) if self.spec.wanted else None
         with self.code.loop(end, begin) as task:
             batch, block = task / blocks, remainder(task, blocks)
             slow_number, fast_number = block / fast, remainder(block, fast)
             first_row = select(b_is_larger, fast_number, slow_number) * size.task_rows
             first_column = select(b_is_larger, slow_number, fast_number) * size.task_columns
-            self._emit_task(batch, first_row, first_column)
+            rows = smaller(size.task_rows, size.m - first_row)
+            if wanted is not None:  # in whole tiles, since there are heights for what remains of m alone
+                height = self.spec.rows[0]
+                left = larger(wanted - batch * size.m - first_row, 0)
+                rows = smaller(rows, (left + (height - 1)) / height * height)
+            with self.code.when(rows > 0) if self.spec.wanted else nullcontext():
+                self._emit_task(batch, first_row, rows, first_column)
 
-    def _emit_task(self, batch: Traced, first_row: Traced, first_column: Traced) -> None:
+    def _emit_task(self, batch: Traced, first_row: Traced, rows: Traced, first_column: Traced) -> None:
         size = self.size
         o, i = batch / size.inner, remainder(batch, size.inner)
         a, b, c = (
             matrix.at(o * getattr(size, f"{name}_outer") + i * getattr(size, f"{name}_inner"))
             for name, matrix in (("a", self.a), ("b", self.b), ("c", self.c))
         )
-        rows = smaller(size.task_rows, size.m - first_row)
         end = smaller(first_column + size.task_columns, size.n)
         a, a_row = self._rows_of_a(a.at(first_row * size.a_row), rows)
         c = c.at(first_row * size.c_row)

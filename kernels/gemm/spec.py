@@ -104,6 +104,9 @@ class GemmSpec(KernelSpec):
     The size is the number of the strip of tiles (one panel of b in one task) at which those that ask for the buffer
     end, where those for the next one begin; the size behind it, how many elements of it each of them asks for. For
     packed b and a single matrix."""
+    wanted: int = 0
+    """The number of the buffer that says, in an int64, how many rows of c are wanted, counted through all matrices:
+    those behind them may be left as they are. 0: all are wanted."""
 
     BUFFERS = GemmBuffers
     SIZES = GemmSizes

@@ -109,13 +109,32 @@ class _Kernel:
         code, rows = self.code, self.spec.rows
         self.direction, first = group / blocks, remainder(group, blocks) * rows
         count = smaller(self.size.batch - first, rows)
+        steps = self._longest(first, count) if self.spec.lengths else self.size.steps
         self._start(first, count)
-        with code.loop(self.size.steps) as step:
+        with code.loop(steps) as step:
             self._step(first, count, step)
+        if self.spec.parts > 1:
+            self._take(self.own_first, self.own_last)
+        if self.spec.y and self.spec.lengths:
+            self._clear(first, count, steps)
         if self.spec.last:
-            if self.spec.parts > 1:
-                self._take(self.own_first, self.own_last)
-            self._finish(first, count)
+            self._finish(first, count, steps)
+
+    def _longest(self, first: Traced, count: Traced) -> Traced:
+        """The number of steps that some row of the block has."""
+        longest = self.code.variable(self.code.integer(0))
+        with self.code.loop(count) as local:
+            longest.set(larger(longest.get(), self._length(first + local)))
+        return longest.get()
+
+    def _clear(self, first: Traced, count: Traced, steps: Traced) -> None:
+        """y is zero in the steps behind those that the block takes."""
+        zero = self.code.number(self.element, 0, self.spec.units)
+        with (
+            self.code.loop(self.size.steps, steps) as step,
+            self._each_panel(first, count) as (row, _, unit, mask),
+        ):
+            self.buffer.y.store(self._y_offset(row, step, unit), zero, mask)
 
     @contextmanager
     def _phase(self, number: Traced | int) -> Iterator[None]:
@@ -163,10 +182,10 @@ class _Kernel:
     def _states(self, when: str, h: Pointer) -> list[tuple[str, Pointer]]:
         return [(f"{when}_h", h)] + [(f"{when}_c", self.c)] * (self.spec.kind == "LSTM")
 
-    def _finish(self, first: Traced, count: Traced) -> None:
-        """The state behind the last step; zero where there was none, as onnxruntime has it."""
+    def _finish(self, first: Traced, count: Traced, steps: Traced) -> None:
+        """The state behind the last of so many steps; zero where there was none, as onnxruntime has it."""
         with self._each_panel(first, count) as (row, local, unit, mask):
-            for name, state in self._states("last", self._h(self.size.steps)):
+            for name, state in self._states("last", self._h(steps)):
                 value = state.load(local * self.padded + unit, self.spec.units)
                 if self.spec.lengths:
                     none = self.buffer.lengths.load(row) < 1
@@ -292,12 +311,17 @@ class _Kernel:
     def _row(self, number: Traced, local: Traced, step: Traced) -> _Row:
         length, active = self.size.steps, None
         if self.spec.lengths:
-            loaded = self.buffer.lengths.load(number)
-            # A length beyond the last step is an error that is told behind the run: nothing may be written there.
-            length = smaller(self.code.integer(loaded.builder.sext(loaded.value, length.value.type)), length)
+            length = self._length(number)
             active = step < length
         bits = step.like(step.builder.ashr(self.size.reverse.value, self.direction.value))
         return _Row(number, local, step, select(_odd(bits), length - 1 - step, step), active)
+
+    def _length(self, number: Traced) -> Traced:
+        """The length of a row. One beyond the last step is an error that is told behind the run: nothing may be written
+        there."""
+        loaded = self.buffer.lengths.load(number)
+        steps = self.size.steps
+        return smaller(self.code.integer(loaded.builder.sext(loaded.value, steps.value.type)), steps)
 
     def _rest(self, row: _Row, unit: Traced, live: Mask) -> None:
         """A step behind the row's length: the state stays, y is zero."""

@@ -81,7 +81,8 @@ class RecurrentSpec(KernelSpec):
     Bit d of `reverse` says that direction d runs backwards. Buffers that the fields below leave out are never touched.
 
     Steps from a row's length on give zeros in y and leave the state alone; backward directions begin at the length.
-    The last state of a row of length 0 is zero, as in onnxruntime.
+    The last state of a row of length 0 is zero, as in onnxruntime. Nothing is computed, and no `gates` are read, behind
+    the longest of a block's rows.
     Task: a direction of a block of `rows` rows of the batch, all steps, in the order of directions.
 
     Where the batch is one block, a direction is `parts` tasks, each a range of panels. Threads that share a direction

@@ -152,6 +152,28 @@ def test_gemm_half_vectors(cpu: str, epilogue: Any) -> None:
 
 
 @pytest.mark.parametrize("cpu", CPUS)
+@pytest.mark.parametrize("packed", [True, False])
+def test_gemm_of_wanted_rows(cpu: str, packed: bool) -> None:
+    """The first rows of all matrices, as many as a buffer says, are right; whole tiles behind them are left."""
+    lanes = lanes_of(cpu)
+    rng = np.random.default_rng(11)
+    for rows, (outer, inner, m) in itertools.product(
+        [(4, 2, 1), (5, 3)], [(1, 1, 23), (3, 2, 8), (5, 1, 1), (1, 1, 400)]
+    ):
+        if rows[-1] != 1 and any(m % 5 % height for height in rows[1:]):
+            continue
+        spec = GemmSpec(rows, (2 * lanes,), b_packed=packed, wanted=3)
+        kernel = compiled(spec, cpu, lanes)
+        a, b = matrices(rng, outer, inner, m, 9), matrices(rng, outer, inner, 9, 5 * lanes)
+        exact = (a @ b).reshape(-1, 5 * lanes)
+        for wanted in (-1, 0, 1, m - 1, m, m + 3, outer * inner * m, 10**6):
+            result = product(kernel, spec, a, b, np.array([wanted]), pieces=3).reshape(exact.shape)
+            end = max(0, wanted)
+            np.testing.assert_array_equal(result[:end], exact[:end], f"{outer}x{inner}x{m}: {wanted}")
+            assert (result[end + rows[0] :] == 77).all()
+
+
+@pytest.mark.parametrize("cpu", CPUS)
 def test_gemm_bias_relu(cpu: str) -> None:
     """Real numbers: within k roundings of the sum of absolute products."""
     spec, lanes = WIDEST[cpu], lanes_of(cpu)

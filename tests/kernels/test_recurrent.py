@@ -314,6 +314,24 @@ def test_small_directions_are_not_split() -> None:
         assert spec.tasks(sizes) == 2 * 3
 
 
+@pytest.mark.parametrize("lanes", WIDTHS)
+@pytest.mark.parametrize(("kind", "linear"), KINDS)
+@pytest.mark.parametrize("lengths", [[4, 2, 0], [0, 0, 0], [1, 1, 1]], ids=str)
+def test_steps_behind_the_longest_row(kind: str, linear: bool, lengths: list[int], lanes: int) -> None:
+    """They are zeros in y, whatever the gates hold there; in one block and several, and by threads that meet."""
+    for batch, initial in ((3, False), (None, True)):
+        whole = _spec(kind, lanes, batch, linear_before_reset=linear, initial=initial, lengths=True)
+        layer = Layer(kind, 37, 9, 3, directions=2, reverse=2)
+        layer.lengths[:] = lengths
+        layer.x[max(lengths) :] = np.nan
+        layer.h[:, layer.lengths == 0] = layer.c[:, layer.lengths == 0] = 0  # of rows without steps it is not handed on
+        for spec in (whole, replace(whole, rows=whole.tiles[0]), replace(whole, parts=2)):
+            _check(layer, spec, lanes)
+        together = layer.run(replace(whole, parts=4), lanes, 3, together=True)
+        for one, other in zip(layer.run(whole, lanes), together, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
 @pytest.mark.parametrize(("kind", "linear"), KINDS)
 def test_lengths_beyond_the_last_step_write_nothing_outside(kind: str, linear: bool) -> None:
     """What checks lengths tells of them behind the run; until then they count as all steps, backwards, too."""

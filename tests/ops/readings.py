@@ -115,7 +115,7 @@ def _recurrent(x: Any, operands: Arrays, shape: tuple[int, ...], sizes: Any) -> 
         hidden_size=x.hidden,
         **options,
     )
-    return layer.evaluate(*operands)
+    return layer.evaluate(*operands[: 8 if x.kind == "LSTM" else 6])  # what is behind says what need not be computed
 
 
 def _normalize(x: Any, operands: Arrays, shape: tuple[int, ...], sizes: Any) -> Any:

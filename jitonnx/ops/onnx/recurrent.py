@@ -279,10 +279,13 @@ class _Recurrent(Operator):
         state_shape = (self.directions, to.shape[batch], hidden)
         types = [TensorType(to.type.dtype, shape) for shape in (y_shape, *(state_shape,) * self.states)]
         if (lengths := operands[4] if len(operands) > 4 else None) is not None:
-            steps = to.dimensions(contents_array((to.shape[time],), ()))
+            steps, rows = (to.dimensions(contents_array((to.shape[axis],), ())) for axis in (time, batch))
             length, most = e.cast(e.operand(0, lengths.dtype), DType.INT64), e.operand(1, DType.INT64)
             wrong = e.logical_or(length < 0, length > most)
             to.check(to.map(wrong, lengths, steps), "sequence_lens has an element outside of 0 ... seq_length")
+            longest = to.reduce("max", to.cast(lengths, DType.INT64), (0,), keepdims=True)
+            read = to.map(e.operand(0, DType.INT64) * e.operand(1, DType.INT64), longest, rows)
+            operands = (*operands, *[None] * (8 - len(operands)), read)
         if not self.layout:
             return to.emit_many(self.computation(hidden), operands, types)
         by_batch = (0, 5, 6)  # X, initial_h, initial_c

@@ -50,12 +50,14 @@ def gemm(
     as_matrix: Callable[[Tensor], Tensor | None] = lambda tensor: tensor,
     factors: Tensor | None = None,
     order: Sequence[int] | None = None,
+    wanted: Tensor | None = None,
 ) -> None:
     """The call out = epilogue(a @ b) for tensors of shapes [..., m, k], [..., k, n] and [..., m, n].
 
     `as_matrix` views a tensor of the group's result's shape as [..., m, n]; None if its memory does not allow that.
     With `factors` [images or 1, k], the columns of a[image] are multiplied by them: b, constant then, is, row by row.
     `order`: the memory order of the result's axes, if it is not the one chosen for the group's result.
+    `wanted`: an int64 that says how many rows of the result, counted through all matrices, need to be computed.
     """
     batch = out.shape[:-2]
     m, n, k = out.shape[-2], out.shape[-1], a.shape[-1]
@@ -90,6 +92,9 @@ def gemm(
     call.reason = "; ".join(group.reasons)
     call.notes.append("b packed when the program is built" if constant else "b packed as it is used")
     planner.epilogue(group, call, lambda tensor: matrix_rows(as_matrix(tensor), shape), order)
+    if wanted is not None:
+        call.spec = replace(spec, wanted=len(call.tensors))
+        call.stage_tensors.append(wanted)
     planner.call(call)
 
 

@@ -37,7 +37,7 @@ def recurrent(planner: Planner, group: Group, statement: Statement) -> None:
     """LSTM, GRU or RNN in layout 0."""
     computation = statement.computation
     assert isinstance(computation, c.Recurrent)
-    x, w, r, b, lengths, initial_h, initial_c, peepholes = (*statement.inputs, *[None] * 8)[:8]
+    x, w, r, b, lengths, initial_h, initial_c, peepholes, rows = (*statement.inputs, *[None] * 9)[:9]
     assert x is not None and r is not None
     directions, hidden = r.shape[0], computation.hidden
     if not isinstance(directions, int) or not known(r.shape):
@@ -51,7 +51,7 @@ def recurrent(planner: Planner, group: Group, statement: Statement) -> None:
         planner.unplannable("its directions have different activations")
     input_bias, recurrent_bias = biases(planner, b, computation, directions, x)
     if w is not None:
-        gates = _input_products(planner, group, x, input_matrix(planner, w), input_bias)
+        gates = _input_products(planner, group, x, input_matrix(planner, w), input_bias, rows)
     else:
         gates = _with_bias(planner, x, input_bias)
     outputs = [*statement.outputs, *[None] * 3][:3]
@@ -109,8 +109,10 @@ def _in_bfloat16(planner: Planner, recurrence: np.ndarray | None, batch: Dim | i
     )
 
 
-def _input_products(planner: Planner, group: Group, x: Value, matrix: Tensor, bias: Tensor) -> Tensor:
-    """X · Wᵀ + bias for all steps: [steps, batch, directions * gates * hidden]."""
+def _input_products(
+    planner: Planner, group: Group, x: Value, matrix: Tensor, bias: Tensor, rows: Value | None
+) -> Tensor:
+    """X · Wᵀ + bias for all steps: [steps, batch, directions * gates * hidden]; rows: how many of them are read."""
     steps, batch, _ = x.shape
     columns = matrix.shape[1]
     products = Value("gates", TensorType(x.dtype, (steps, batch, columns)))
@@ -122,7 +124,8 @@ def _input_products(planner: Planner, group: Group, x: Value, matrix: Tensor, bi
     if planner.rounds_products and x.dtype is DType.FLOAT and matrix.constant is not None:
         bfloats.product(planner, inner, planner.unit_inner(x), matrix, gates)
     else:
-        gemm(planner, inner, planner.unit_inner(x), matrix, gates)
+        wanted = None if rows is None else planner.dense(rows)
+        gemm(planner, inner, planner.unit_inner(x), matrix, gates, wanted=wanted)
     return gates
 
 
