@@ -28,6 +28,7 @@ from jitonnx.kernels.language.llvm import (
     masked_load,
     masked_store,
     not_unrolled,
+    opaque,
 )
 from jitonnx.kernels.language.simd import LINE_BYTES
 from jitonnx.kernels.language.trace import Traced, select
@@ -258,6 +259,11 @@ class Pointer:
         signature = ir.FunctionType(typ, [typ, index.value.type])
         value = self._code.builder.asm(signature, "", "=r,0,r", [self.value, index.value], side_effect=False)
         return Pointer(self._code, self.element, value)
+
+    def behind(self, vector: Traced) -> Pointer:
+        """This pointer, of which LLVM knows no more than that it cannot be had before a vector: what is read through it
+        does not take registers before that is there."""
+        return Pointer(self._code, self.element, opaque(self._code.builder, self.value, vector.value))
 
     def settled(self) -> Pointer:
         """This pointer, of which LLVM does not know how it was computed: it is not computed anew in every round of a

@@ -177,3 +177,31 @@ def live_mask(builder: ir.IRBuilder, live: ir.Value, lanes: int) -> ir.Value:
     clamped = builder.select(builder.icmp_signed("<", live, live.type(lanes)), live, live.type(lanes))
     spread = splat(builder, builder.trunc(clamped, _I32), lanes)
     return builder.icmp_signed("<", ir.Constant(ir.VectorType(_I32, lanes), list(range(lanes))), spread)
+
+
+_VECTOR_REGISTERS = {"x86_64": "v", "aarch64": "w", "arm64": "w"}
+"""What inline assembly calls a vector register, by the first part of LLVM's triple."""
+_REGISTER_BITS = 128
+"""Bits of the shortest vector that inline assembly takes: what is shorter has no register of its own."""
+
+
+def opaque(builder: ir.IRBuilder, value: ir.Value, *after: ir.Value) -> ir.Value:
+    """A vector of a register's length, a float or a pointer itself, of which LLVM no longer knows more than that it
+    cannot be had before some vectors. No instruction; as it is on a CPU whose registers have no name here."""
+    kind = _VECTOR_REGISTERS.get(builder.module.triple.partition("-")[0])
+    if kind is None:
+        return value
+    operands = [value, *(_filled(builder, vector) for vector in after)]
+    signature = ir.FunctionType(value.type, [operand.type for operand in operands])
+    own = "r" if isinstance(value.type, ir.PointerType) else kind
+    return builder.asm(signature, "", ",".join([f"={own}", "0", *[kind] * len(after)]), operands, side_effect=False)
+
+
+def _filled(builder: ir.IRBuilder, vector: ir.Value) -> ir.Value:
+    """A vector with lanes of any value behind its own, if it is shorter than registers are: 8 bytes of AVX2's sums."""
+    count, bits = vector.type.count, mangle(vector.type.element).lstrip("if")
+    least = _REGISTER_BITS // int(bits)
+    if count >= least:
+        return vector
+    mask = ir.Constant(ir.VectorType(_I32, least), [min(lane, count) for lane in range(least)])
+    return builder.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), mask)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from jitonnx.kernels.language import ir, types
-from jitonnx.kernels.language.llvm import arithmetic, comparison, holds_everywhere, llvm_intrinsic, splat
+from jitonnx.kernels.language.llvm import arithmetic, comparison, holds_everywhere, llvm_intrinsic, opaque, splat
 from jitonnx.target import Target
 
 _INTEGERS = {32: types.int32, 64: types.int64}
@@ -68,6 +68,11 @@ class Traced:
     def spread(self, lanes: int) -> Traced:
         """A scalar in all lanes of a vector."""
         return self.like(splat(self.builder, self.value, lanes))
+
+    def behind(self, vector: Traced) -> Traced:
+        """This value, a vector of a register's length, of which LLVM knows no more than that it cannot be had before
+        another vector: what is made of it does not take registers before that is there."""
+        return self.like(opaque(self.builder, self.value, vector.value))
 
     def _arithmetic(self, name: str, a: Traced | float, b: Traced | float) -> Traced:
         return self.like(arithmetic(self.builder, name, self.element, self.fit(a).value, self.fit(b).value))

@@ -44,6 +44,8 @@ from jitonnx.kernels.parts.tiled_products import SUMS_BYTES
 _I64 = ir.IntType(64)
 _UNROLLED = 32
 """Numbers of a column that are written out; longer blocks are loops over as many."""
+_FEW_TOGETHER = 4
+"""Of few rows, so many are multiplied at a time."""
 _TOGETHER = 4
 """Rows of a block of sums in memory that go through the epilogue at a time."""
 _AHEAD_BYTES = 4096
@@ -195,13 +197,15 @@ class _NBits:
     # ------------------------------------------------------------ few rows
 
     def _emit_few(self, panel: Traced) -> None:
-        """Four rows at a time, a vector of columns after the other, then row after row, four vectors at a time."""
+        """Four rows at a time, some vectors of columns after the others, then row after row, four vectors at a time."""
         code, size = self.code, self.size
         w, place = self._place(panel)
-        first = size.m / VECTORS * VECTORS
+        first = size.m / _FEW_TOGETHER * _FEW_TOGETHER
         column = panel * self.spec.width
-        with code.loop(first, step=VECTORS) as row, code.loop(self.spec.width, step=self.lanes) as part:
-            self._few_tile(VECTORS, 1, [w.at(part), place + part, row, column + part])
+        # Fewer than eight sums at a time would wait for themselves; of digits there are three for each of these.
+        vectors = 1 if self.digits else 2
+        with code.loop(first, step=_FEW_TOGETHER) as row, code.loop(self.spec.width, step=vectors * self.lanes) as part:
+            self._few_tile(_FEW_TOGETHER, vectors, [w.at(part), place + part, row, column + part])
         with code.loop(size.m, first) as row:
             self._few_tile(1, VECTORS, [w, place, row, column])
 
@@ -286,8 +290,9 @@ class _NBits:
     ) -> None:
         """A word of each column times the rows' elements."""
         code, spec, lanes = self.code, self.spec, self.lanes
-        loaded = [w.load(word * spec.width + v * lanes, lanes) for v in range(vectors)]
+        w = w.at(word * spec.width)
         if self.digits:
+            loaded = [w.load(v * lanes, lanes) for v in range(vectors)]
             places = 8 // spec.bits
             mask = {8: 0, 4: 0x0F0F0F0F, 2: 0x03030303}[spec.bits]
             for place in range(places):
@@ -299,12 +304,19 @@ class _NBits:
                             value = values[r * vectors + v]
                             value.set(add_dot_products(value.get(), four, column, spec.multiply))
             return
+        # LLVM would load and widen what comes later, too, and put it on the stack.
+        latest = sums[0][-1].get()
+        w, left = w.behind(latest), [row.at(word * spec.word).behind(latest) for row in left]
+        loaded = [w.load(v * lanes, lanes) for v in range(vectors)]
         together = vectors if code.target.vector_registers >= 32 else 2
         for start in range(0, vectors, together):
+            words = loaded[start : start + together]
             for number in range(spec.word):
-                columns = [self._float(x, number) for x in loaded[start : start + together]]
+                if number:
+                    words = [x.behind(sums[0][v].get()) for v, x in enumerate(words, start)]
+                columns = [self._float(x, number) for x in words]
                 for r, row in enumerate(left):
-                    factor = row.load(word * spec.word + number).spread(lanes)
+                    factor = row.load(number).spread(lanes)
                     for v, column in enumerate(columns, start):
                         value = sums[0][r * vectors + v]
                         value.set(fma(column, factor, value.get()))

@@ -13,7 +13,16 @@ from jitonnx.kernels.language import ir, types
 from jitonnx.kernels.language.code import Code
 from jitonnx.kernels.language.epilogue import Epilogue
 from jitonnx.kernels.language.half import widen
-from jitonnx.kernels.language.llvm import alloca, declared, live_mask, llvm_intrinsic, masked_store, not_unrolled, splat
+from jitonnx.kernels.language.llvm import (
+    alloca,
+    declared,
+    live_mask,
+    llvm_intrinsic,
+    masked_store,
+    not_unrolled,
+    opaque,
+    splat,
+)
 from jitonnx.kernels.language.trace import Traced
 
 _I64 = ir.IntType(64)
@@ -126,12 +135,12 @@ def _rank_one_update(
     following = []
     for r, factor in enumerate(factors):
         if by_element:
-            factor = _unknown(builder, factor)
+            factor = opaque(builder, factor)
         spread = splat(builder, factor, lanes)
         if panel[-1].type.count < lanes:
             # LLVM would fill a shorter register from memory, and the long one from that by a shuffle, instead of using
             # the low half of the long one: 14 x 24 sums reached 75 GFLOP/s on x86, with this 92.
-            spread = _unknown(builder, spread)
+            spread = opaque(builder, spread)
         for v, vector in enumerate(panel):
             a_value = first_lanes(builder, spread, vector.type.count)
             following.append(_multiply_add(builder, element, a_value, vector, sums[r * vectors + v]))
@@ -142,21 +151,6 @@ def row_offsets(row: Traced, count: int) -> list[tuple[ir.Value, ir.Value]]:
     """The offsets of `count` rows that lie `row` elements apart, for `emit_accumulate`: three share a pointer, as they
     would otherwise each take a register. x86 has 16, of which a tile of 14 rows so takes 7."""
     return [((row * (r - r % 3)).value, (row * (r % 3)).value) for r in range(count)]
-
-
-_VECTOR_REGISTERS = {"x86_64": "v", "aarch64": "w", "arm64": "w"}
-"""What inline assembly calls a vector register, by the first part of LLVM's triple."""
-
-
-def _unknown(builder: ir.IRBuilder, vector: ir.Value, *after: ir.Value) -> ir.Value:
-    """The vector itself, of which LLVM no longer knows more than that it cannot be had before others. No instruction;
-    as it is on a CPU whose registers have no name here."""
-    kind = _VECTOR_REGISTERS.get(builder.module.triple.partition("-")[0])
-    if kind is None:
-        return vector
-    signature = ir.FunctionType(vector.type, [value.type for value in (vector, *after)])
-    constraints = ",".join([f"={kind}", "0", *[kind] * len(after)])
-    return builder.asm(signature, "", constraints, [vector, *after], side_effect=False)
 
 
 def first_lanes(builder: ir.IRBuilder, vector: ir.Value, count: int) -> ir.Value:
@@ -262,7 +256,7 @@ def emit_finish(
                     where += [builder.add(column, _I64(v * lanes)), _I64(lanes)]
                     x = sums[r * vectors + v]
                     if epilogue.operations >= _CHAINED_OPERATIONS and r >= _CHAINS:
-                        x = _unknown(builder, x, results[r - _CHAINS])
+                        x = opaque(builder, x, results[r - _CHAINS])
                     results.append(epilogue.emit(code, x, where))
                 for c_row, y in zip(c_rows, results, strict=True):
                     builder.store(y, _vector_pointer(builder, c_row, v * lanes, lanes)).align = _element_bytes(c)

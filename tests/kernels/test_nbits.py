@@ -11,8 +11,8 @@ from bench.inner_loops import innermost_loops
 from jitonnx.kernels.language.code import Code
 from jitonnx.kernels.language.trace import Traced
 from jitonnx.kernels.nbits.kernel import build
-from jitonnx.kernels.nbits.spec import FEW_ROWS, NBitsGiven, NBitsSpec, RowsSizes, RowsSpec, choose
-from jitonnx.target import host
+from jitonnx.kernels.nbits.spec import BITS, FEW_ROWS, NBitsGiven, NBitsSpec, RowsSizes, RowsSpec, choose
+from jitonnx.target import host, of_any_architecture
 from tests.kernels.harness import Compiled, assembly
 from tests.targets import named
 
@@ -155,12 +155,14 @@ def test_same_bits_on_all_cpus_with_dot_products() -> None:
     assert all(np.array_equal(results[0], other) for other in results)
 
 
-@pytest.mark.parametrize("target", ["cascadelake", "haswell"])
-def test_inner_loops_keep_to_registers(target: str) -> None:
-    cpu = TARGETS[target]
-    spec = choose(4, 32, "", cpu)
+@pytest.mark.parametrize(
+    ("target", "bits"), [("cascadelake", 4), ("haswell", 2), ("haswell", 4), *(("cortex-a72", bits) for bits in BITS)]
+)
+def test_inner_loops_keep_to_registers(target: str, bits: int) -> None:
+    cpu = of_any_architecture(target)
+    spec = choose(bits, 32, "", cpu)
     text = assembly(build(spec, cpu.lanes(4)), cpu, settled=spec.settled)
-    multiply_add = r"\tvpdpbusd\t" if spec.multiply == "dot" else r"\tvfn?madd\w+ps\t"
+    multiply_add = r"\tvpdpbusd\t" if spec.multiply == "dot" else r"\t(vfn?madd\w+ps|fmla)\t"
     loops = innermost_loops(text, multiply_add, cpu)
     assert loops
     assert not any(loop.spilled_vectors for loop in loops)
