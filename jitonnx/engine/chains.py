@@ -153,7 +153,8 @@ class Writer:
         """The place of a value that is read."""
         if value not in self.slots:
             if value.constant is not None and not value.measured:
-                self.constants[self._put(value)] = known(value, {})
+                # Loops read arrays as they lie, and a state of zeros may be one zero that is broadcast.
+                self.constants[self._put(value)] = np.asarray(known(value, {}), order="C")
             elif value.contents is not None and not value.measured:
                 raise NotChainable(f"{value.name!r} is made of sizes")
             else:

@@ -83,6 +83,22 @@ def test_models_that_are_loops(case: Any, threads: int, by_python: Counter) -> N
     run_natively(case.model.SerializeToString(), case.feeds, by_python, threads)
 
 
+def test_an_initial_state_that_is_broadcast(by_python: Counter) -> None:
+    """Zeros that ConstantOfShape makes are one zero with strides of 0 when they are folded; loops read whole arrays."""
+    body = graph(
+        [node("Add", ["s", "e"], ["t"]), node("Identity", ["t"], ["row"])],
+        [tensor("s", (2, 3)), tensor("e", (2, 3))],
+        [tensor("t", (2, 3)), tensor("row", (2, 3))],
+    )
+    nodes = [
+        constant("sizes", [2, 3], INT64),
+        node("ConstantOfShape", ["sizes"], ["zeros"]),
+        node("Scan", ["zeros", "x"], ["last", "rows"], body=body, num_scan_inputs=1),
+    ]
+    model = bytes_of(nodes, [tensor("x", ("T", 2, 3))], [tensor("last", None), tensor("rows", None)])
+    run_natively(model, {"x": numbers(5, 2, 3)}, by_python)
+
+
 def test_other_lengths_are_served_by_the_same_link(by_python: Counter) -> None:
     case = smoothing(7, 16)
     model = case.model.SerializeToString()

@@ -19,17 +19,20 @@ from jitonnx.ir.operator import InferenceError
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.composite import Nodes, Parts
 from jitonnx.ops.microsoft.base import Contributed, activated
-from jitonnx.ops.onnx.arithmetic import Add, Clip, Mul, Sub
+from jitonnx.ops.onnx.arithmetic import Add, Clip, Max, Mul, Sub
 from jitonnx.ops.onnx.cast import Cast
 from jitonnx.ops.onnx.concat_split import Concat, Split
 from jitonnx.ops.onnx.control_flow import Scan
 from jitonnx.ops.onnx.gather import Gather
 from jitonnx.ops.onnx.generators import ConstantOfShape, Range
 from jitonnx.ops.onnx.logic import Less, Where
+from jitonnx.ops.onnx.padding import Pad
 from jitonnx.ops.onnx.quantization import DynamicQuantizeLinear, MatMulInteger
 from jitonnx.ops.onnx.recurrent import LSTM
+from jitonnx.ops.onnx.reduction import ReduceMax
 from jitonnx.ops.onnx.reverse_sequence import ReverseSequence
 from jitonnx.ops.onnx.shape import Reshape, Shape, Squeeze, Unsqueeze
+from jitonnx.ops.onnx.slice import Slice
 
 
 class DynamicQuantizeLSTM(Contributed):
@@ -56,6 +59,9 @@ class DynamicQuantizeLSTM(Contributed):
         )
         directions, functions = float_layer.directions, float_layer.functions()
         hidden = self._checked_hidden(parts.context, x, w, r, directions)
+        steps = parts.add(Shape(start=0, end=1), x)
+        if lengths is not None:
+            x = _up_to_longest(parts, x, lengths)
         numbers, x_scale, x_zero = parts.add_many(DynamicQuantizeLinear(), [x], 3)
         ran = []
         for d in range(directions):
@@ -69,10 +75,11 @@ class DynamicQuantizeLSTM(Contributed):
             step = _Step(hidden, functions[3 * d : 3 * d + 3], self.clip or 0.0, self.input_forget)
             weights = [of_d(r), of_d(r_scale), of_d(r_zero), None if peepholes is None else of_d(peepholes)]
             ran.append(_run(parts, step, gates, states, weights, lengths, self.direction == "reverse" or d == 1))
-        return tuple(
+        y, *last = (
             parts.add(Concat(axis=axis), *(parts.add(Unsqueeze(), value, _axes(parts, axis)) for value in values))
             for axis, values in zip((1, 0, 0), zip(*ran, strict=True), strict=True)
         )
+        return (y if lengths is None else _padded(parts, y, steps), *last)
 
     def _checked_hidden(self, context: InferenceContext, x: Value, w: Value, r: Value, directions: int) -> int:
         """The number of hidden units. InferenceError for weights of other shapes than X and the attributes ask for."""
@@ -182,6 +189,20 @@ def _body(step: _Step, carried: list[Any], scanned: list[Value], weights: list[A
         after = tuple(parts.add(Where(), active, new, old) for new, old in zip(after, (h, cell), strict=True))  # type: ignore[assignment]
     graph.outputs = [*after, *graph.inputs[2 : len(carried)], after[0]]
     return graph
+
+
+def _up_to_longest(parts: Parts, x: Value, lengths: Value) -> Value:
+    """The steps of x [T, N, I] that some sequence has: what is behind them has no part in the scale either."""
+    longest = parts.add(ReduceMax(keepdims=True), parts.add(Cast(to=int(DType.INT64)), lengths), _axes(parts, 0))
+    some = parts.add(Max(), longest, _axes(parts, 0))
+    return parts.add(Slice(), x, _axes(parts, 0), some, _axes(parts, 0))
+
+
+def _padded(parts: Parts, y: Value, steps: Value) -> Value:
+    """y [t, directions, N, H] and zeros behind it, for all steps."""
+    missing = parts.add(Sub(), steps, parts.add(Shape(start=0, end=1), y))
+    zeros = (parts.constant(np.zeros(count, np.int64)) for count in (4, 3))
+    return parts.add(Pad(), y, parts.add(Concat(axis=0), next(zeros), missing, next(zeros)))
 
 
 def _numbered(parts: Parts, gates: Value) -> Value:
