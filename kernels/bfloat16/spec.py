@@ -6,11 +6,14 @@ Both operands are rounded to bfloat16, to the nearest, ties to even; products ar
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 
 from jitonnx.kernels.arguments import Arguments, Buffer, result
 from jitonnx.kernels.parts.bfloat16 import TILE_FEATURES, rounded
-from jitonnx.kernels.parts.tiled_products import TiledSizes, TiledSpec, chosen
+from jitonnx.kernels.parts.tiled_products import TiledSizes, TiledSpec, chosen, written_out
 from jitonnx.records import dataclass
 
 PRODUCTS = ("tiles", "matrices")
@@ -75,8 +78,8 @@ class MatricesSpec(BfloatSpec):
         return ("bf16",)
 
     @property
-    def packing(self) -> tuple[str, bool, int, int]:
-        return f"{self.family} matrices", self.by_taps, self.width, self.run
+    def packing(self) -> tuple[str, bool, int]:
+        return f"{self.family} matrices", self.by_taps, self.width
 
     def layout(self, depth: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """[strip][fours][pair][2 columns][4]: strips of 8 columns one after the other, each with the matrices of four
@@ -84,13 +87,16 @@ class MatricesSpec(BfloatSpec):
         return (self.width // STRIP, STRIP // 2, 2, depth // 4, 4), (0, 3, 1, 2, 4)
 
 
-def choose(products: str, way: str, columns: int, depth: int, rows: int | None, x_type: str, result: str) -> BfloatSpec:
-    """The kernel for this many columns, products of each sum, and rows (None: known only at run time).
+def choose(
+    products: str, way: str, columns: int, taps: Sequence[int], rows: int | None, x_type: str, result: str
+) -> BfloatSpec:
+    """The kernel for this many columns, taps (height, width, and channels, or fewer sizes), and rows (None: known only
+    at run time).
 
     products: one of PRODUCTS.
     """
-    blocks = chosen(columns, depth * columns * 2, rows)
+    blocks = chosen(columns, math.prod(taps) * columns * 2, rows)
     if products == "tiles":
-        return BfloatSpec(way, x_type=x_type, result=result, **blocks)
+        return BfloatSpec(way, x_type=x_type, result=result, window=written_out(way, taps, STEP), **blocks)
     blocks = {name: blocks[name] for name in blocks if name in ("width", "near")}
     return MatricesSpec(way, x_type=x_type, result=result, **blocks)

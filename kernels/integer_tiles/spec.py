@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from jitonnx.kernels.integer.spec import IntegerBuffers
-from jitonnx.kernels.parts.tiled_products import TiledSizes, TiledSpec, chosen
+from jitonnx.kernels.parts.layouts import LINE
+from jitonnx.kernels.parts.tiled_products import TiledSizes, TiledSpec, chosen, written_out
 from jitonnx.records import dataclass
 
 
@@ -62,12 +62,7 @@ def choose_tiles(
     way: str, columns: int, taps: Sequence[int], rows: int | None, *, signed: bool, shifted: bool, result: str
 ) -> IntegerTileSpec:
     """The kernel for this many columns, taps (height, width, and channels, or fewer sizes), and rows (None: known only
-    at run time). Rows of few taps share steps where that does not make half as many more."""
-    depth = math.prod(taps)
-    spec = IntegerTileSpec(way, signed=signed, shifted=shifted, result=result, **chosen(columns, depth * columns, rows))
-    run = math.prod(taps[1:])
-    if way == "unfolded" and 0 < run < spec.step:
-        joined = replace(spec, run=run)
-        if 2 * -(-taps[0] // joined.runs) <= 3 * -(-depth // spec.step):
-            return joined
-    return spec
+    at run time)."""
+    blocks = chosen(columns, math.prod(taps) * columns, rows)
+    window = written_out(way, taps, LINE)
+    return IntegerTileSpec(way, signed=signed, shifted=shifted, result=result, window=window, **blocks)

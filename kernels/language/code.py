@@ -300,6 +300,14 @@ class Pointer:
         mask = live if isinstance(live, Mask) else self._code.live(live, lanes)
         return self._from_memory(masked_load(builder, where, typ, mask.value, self._alignment))
 
+    def load_over(self, index: Traced | int, under: Traced, places: range) -> Traced:
+        """The vector from p[index] on in the lanes `places`, and `under` in the others, whose memory is not touched."""
+        builder, typ = self._code.builder, ir.VectorType(self.element.memory, under.lanes)
+        chosen = ir.Constant(ir.VectorType(ir.IntType(1), under.lanes), [lane in places for lane in range(under.lanes)])
+        where = builder.bitcast(self._address(index), typ.as_pointer())
+        below = self._to_memory(under.value)
+        return self._from_memory(masked_load(builder, where, typ, chosen, self._alignment, below))
+
     def store(self, index: Traced | int, value: Traced, live: Traced | Mask | None = None) -> None:
         """p[index] = value, or the (live) lanes of a vector from p[index] on."""
         builder, stored = self._code.builder, self._to_memory(value.value)

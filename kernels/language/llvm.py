@@ -139,11 +139,20 @@ def declared(builder: ir.IRBuilder, name: str, result: ir.Type, arguments: Seque
     return builder.module.globals.get(name) or ir.Function(builder.module, ir.FunctionType(result, arguments), name)
 
 
-def masked_load(builder: ir.IRBuilder, where: ir.Value, typ: ir.VectorType, mask: ir.Value, alignment: int) -> ir.Value:
-    """A vector of `typ` at `where`: 0 in the lanes that `mask` leaves out, whose memory is not touched."""
+def masked_load(
+    builder: ir.IRBuilder,
+    where: ir.Value,
+    typ: ir.VectorType,
+    mask: ir.Value,
+    alignment: int,
+    under: ir.Value | None = None,
+) -> ir.Value:
+    """A vector of `typ` at `where`: in the lanes that `mask` leaves out, whose memory is not touched, `under` (None:
+    0)."""
     function = declared(builder, f"llvm.masked.load.{mangle(typ)}.p0", typ, [where.type, _I32, mask.type, typ])
-    loaded = builder.call(function, [where, _I32(alignment), mask, ir.Constant(typ, None)])
-    loaded.zero_outside = mask
+    loaded = builder.call(function, [where, _I32(alignment), mask, ir.Constant(typ, None) if under is None else under])
+    if under is None:
+        loaded.zero_outside = mask
     return loaded
 
 

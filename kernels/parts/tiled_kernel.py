@@ -77,8 +77,6 @@ class TiledKernel:
         taps = size.kernel_height * size.kernel_width
         self.elements = size.channels * (1 if spec.by_taps else taps)
         self.tap_steps = (self.elements + (spec.step - 1)) / spec.step
-        if spec.run:
-            self.tap_steps = (size.kernel_height + (spec.runs - 1)) / spec.runs
         self.steps = self.tap_steps * taps if spec.by_taps else self.tap_steps
         self.across = padded_width(size) if spec.by_taps else size.out_width
         """Rows of the product for a row of output pixels."""
@@ -120,6 +118,7 @@ class TiledKernel:
                 with code.loop(count, 0, size.group_rows) as first:
                     last = smaller(first + size.group_rows, count)
                     fetches = one_if(first_call & first.equals(0))
+                    self._unfold(first, last)
                     with code.loop(end_column, first_column, self.spec.width) as column:
                         self._emit_panel(before, pixel, first, last, count, column, fetches)
             self._finish_rest(Block(*(variable.get() for variable in before)), code.variable(code.integer(0)))
@@ -143,12 +142,7 @@ class TiledKernel:
             if spec.by_taps:
                 copying.padded(self.rows, self.across * size.row_bytes, size.row_bytes, image, above, needed)
             else:
-                lines = self.rows.at((size.task_rows * size.out_width + SLACK_ROWS) * size.row_bytes)
-                copying.padded(lines, size.line_bytes, size.channels * spec.ITEM_BYTES, image, above, needed)
-                if spec.run:
-                    copying.joined(self.rows, lines, rows, self.tap_steps, spec.runs)
-                else:
-                    copying.unfolded(self.rows, lines, rows, self.elements)
+                copying.padded(self._lines(), size.line_bytes, size.channels * spec.ITEM_BYTES, image, above, needed)
             return (image * size.out_height + first) * size.out_width, (rows - 1) * self.across + size.out_width
         first = number * size.task_rows
         count = smaller(size.task_rows, size.images * size.out_height * size.out_width - first)
@@ -160,6 +154,28 @@ class TiledKernel:
             rest = remainder(count, code.integer(TILE))
             copying.rows(self.rows, first + (count - rest), rest, self.elements)
         return first, count
+
+    def _lines(self) -> Pointer:
+        """The rows of an image with their padding, of which "unfolded" takes the taps, behind those of a group."""
+        return self.rows.at((self.size.group_rows + SLACK_ROWS) * self.size.row_bytes)
+
+    def _unfold(self, first: Traced, last: Traced) -> None:
+        """Copies the taps of a group of the task's output pixels, if that is the way: few, which stay in the
+        first-level cache."""
+        code, spec, width = self.code, self.spec, self.size.out_width
+        if spec.way != "unfolded":
+            return
+        copying, lines, at = self.copying(), self._lines(), code.variable(first)
+        with code.loop_while(lambda: at.get() < last):
+            row = at.get() / width
+            column = at.get() - row * width
+            count = smaller(width - column, last - at.get())
+            target = self.rows.at((at.get() - first) * self.size.row_bytes)
+            if any(spec.window):
+                copying.unfolded_by_pieces(target, lines, row, column, count, spec.window)
+            else:
+                copying.unfolded(target, lines, row, column, count, self.elements)
+            at.set(at.get() + count)
 
     def _emit_panel(
         self,
@@ -257,6 +273,8 @@ class TiledKernel:
     def tile(self, pixel: Traced, r: Traced, count: Traced) -> tuple[Pointer, Traced]:
         """Tell where the tile of x from the task's row r on lies, and how many bytes its rows are apart."""
         size = self.size
+        if self.spec.way == "unfolded":
+            return self.rows.at(remainder(r, size.group_rows) * size.row_bytes), size.row_bytes
         if self.spec.way != "in place":
             return self.rows.at(r * size.row_bytes), size.row_bytes
         x = self.x.at((pixel + r) * size.x_pixel).as_bytes()

@@ -7,7 +7,8 @@ Elements are counted as products take them, in 1 byte or 2: a step multiplies a 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -69,9 +70,9 @@ class TiledSpec(KernelSpec):
     call alone."""
     once: bool = False
     """There is one block of rows: what is asked for is what follows shortly."""
-    run: int = 0
-    """"unfolded": elements of a row of taps where as many of such rows as fit share a step, none of which reaches into
-    two; 0: taps of a pixel lie side by side without gaps."""
+    window: tuple[int, int] = (0, 0)
+    """"unfolded": rows of taps and elements of each, where these are so few that the copy of each is written out; (0,
+    0): a loop goes over them."""
 
     ITEM_BYTES: ClassVar[int]
     """An element has so many bytes as products take it."""
@@ -105,23 +106,16 @@ class TiledSpec(KernelSpec):
         return self.way in ("padded", "unfolded")
 
     @property
-    def packing(self) -> tuple[str, bool, int, int]:
+    def packing(self) -> tuple[str, bool, int]:
         """All that the layout of packed weights depends on."""
-        return self.family, self.by_taps, self.width, self.run
+        return self.family, self.by_taps, self.width
 
     def whole(self, elements: Any) -> Any:
         """So many elements in whole steps."""
         return whole(elements, self.step)
 
-    @property
-    def runs(self) -> int:
-        """Rows of taps that share a step, if `run`."""
-        return (self.step - 1) // self.run
-
     def depth(self, given: Any) -> Any:
         """Elements of a row in whole steps, over all taps."""
-        if self.run:
-            return -(-given.kernel_height // self.runs) * self.step
         taps = given.kernel_height * given.kernel_width
         return self.whole(given.channels) * taps if self.by_taps else self.whole(given.channels * taps)
 
@@ -140,8 +134,7 @@ class TiledSpec(KernelSpec):
             if self.by_taps:
                 most = larger(_ROWS_BYTES // larger(unit * row_bytes, 1) - halo, 1)
             else:
-                each = sizes.out_width * row_bytes + sizes.stride_height * line_bytes
-                most = larger(_ROWS_BYTES // larger(each, 1), 1)
+                most = larger(_ROWS_BYTES // larger(sizes.stride_height * line_bytes, 1), 1)
             outer, least = sizes.images, 2 * halo
         else:
             unit, units, outer = 2 * TILE, -(-rows_of(sizes) // (2 * TILE)), 1
@@ -179,8 +172,7 @@ class TiledSpec(KernelSpec):
         if self.by_taps:
             rows = (rows + (sizes.kernel_height - 1) * sizes.dilation_height) * padded_width(sizes)
         elif self.by_bands:
-            behind = self.runs * sizes.dilation_height if self.run else 0
-            rows, lines = rows * sizes.out_width, (band_rows(sizes, rows) + behind) * sizes.line_bytes
+            rows, lines = sizes.group_rows, band_rows(sizes, rows) * sizes.line_bytes
         elif self.way == "in place":
             rows = TILE
         return HEAD_BYTES + lines + (rows + SLACK_ROWS) * sizes.row_bytes + 4 * LINE
@@ -205,13 +197,7 @@ class TiledSpec(KernelSpec):
         """w [out_channels, taps, channels] -> `element`s that `convert` makes, panel by panel as `layout` has them.
         Padded with zeros to whole panels and steps."""
         columns, taps, channels = w.shape
-        if self.run:
-            rows = -(-(taps * channels) // (self.run * self.runs)) * self.runs
-            apart = np.zeros((columns, rows, self.run), w.dtype)
-            apart[:, : taps * channels // self.run] = w.reshape(columns, -1, self.run)
-            w, taps, channels = apart, rows // self.runs, self.runs * self.run
-            w = w.reshape(columns, taps, channels)
-        elif not self.by_taps:
+        if not self.by_taps:
             w, taps, channels = w.reshape(columns, 1, taps * channels), 1, taps * channels
         deep, panels = self.whole(channels), -(-columns // self.width)
         split, order = self.layout(taps * deep)
@@ -250,6 +236,28 @@ def padded_width(given: Any) -> Any:
 def band_rows(given: Any, rows: Any) -> Any:
     """Rows of an image that `rows` of output pixels read, padding included."""
     return (rows - 1) * given.stride_height + (given.kernel_height - 1) * given.dilation_height + 1
+
+
+_WRITTEN_OUT = 48
+"""Pieces of rows of taps up to which each is copied by an instruction of its own."""
+
+
+def pieces(window: tuple[int, int], step: int) -> list[list[tuple[int, int]]]:
+    """Tell what lies in each step of the taps of a pixel side by side: numbers of rows of taps, and the place in the
+    step where each begins, which is negative if it does so in a step before."""
+    rows, run = window
+    found = []
+    for first in range(0, rows * run, step):
+        found.append([(row, row * run - first) for row in range(first // run, min(-(-(first + step) // run), rows))])
+    return found
+
+
+def written_out(way: str, taps: Sequence[int], step: int) -> tuple[int, int]:
+    """`TiledSpec.window` for taps (height, width, channels)."""
+    if way != "unfolded" or not math.prod(taps):
+        return 0, 0
+    window = taps[0], math.prod(taps[1:])
+    return window if sum(map(len, pieces(window, step))) <= _WRITTEN_OUT else (0, 0)
 
 
 def chosen(columns: int, weight_bytes: int, rows: int | None) -> dict[str, Any]:

@@ -3,16 +3,12 @@ image's padding."""
 
 from __future__ import annotations
 
-import functools
-import itertools
-import operator
 from collections.abc import Callable
 
-from jitonnx.kernels.language.code import Code, Mask, Pointer, larger, remainder, smaller
-from jitonnx.kernels.language.llvm import live_bytes
+from jitonnx.kernels.language.code import Code, Pointer, larger, remainder, smaller
 from jitonnx.kernels.language.trace import Traced
 from jitonnx.kernels.parts.layouts import LINE
-from jitonnx.kernels.parts.tiled_products import TiledSizes, padded_width
+from jitonnx.kernels.parts.tiled_products import TiledSizes, padded_width, pieces
 from jitonnx.kernels.parts.windows import copy_taps, each_window
 
 
@@ -82,41 +78,56 @@ class Copying:
                 with outside:
                     self._fill(into, across * pitch / self._bytes)
 
-    def unfolded(self, scratch: Pointer, lines: Pointer, count: Traced, depth: Traced) -> None:
-        """The taps of `count` rows of output pixels side by side, out of what `padded` made of rows of the image."""
+    def unfolded(
+        self, scratch: Pointer, lines: Pointer, row: Traced, column: Traced, count: Traced, depth: Traced
+    ) -> None:
+        """The taps of `count` output pixels of a row side by side, from a column on, out of what `padded` made of rows
+        of the image."""
         code, size = self._code, self._size
-        pixel = size.channels * self._bytes
         run = size.kernel_width * size.channels
-        with code.loop(count) as i, code.loop(size.out_width) as j:
-            source = lines.at(i * size.stride_height * size.line_bytes + j * size.stride_width * pixel)
-            target = scratch.at((i * size.out_width + j) * size.row_bytes)
+        first, pixel = self._windows(lines, row, column)
+        with code.loop(count) as j:
+            source, target = first.at(j * pixel), scratch.at(j * size.row_bytes)
             with code.loop(size.kernel_height) as tap:
-                line = source.at(tap * size.dilation_height * size.line_bytes).to(self._element)
+                line = source.at(size.dilation_height * tap * size.line_bytes).to(self._element)
                 into = target.to(self._element).at(tap * run)
                 # What follows is written, too; the next row of taps, or what is outside, replaces it.
                 with code.loop(run, step=self._step) as at:
                     into.store(at, line.load(at, self._step))
             target.to(self._element).store(depth, self._outside)
 
-    def joined(self, scratch: Pointer, lines: Pointer, count: Traced, steps: Traced, runs: int) -> None:
-        """Do what `unfolded` does, but of rows of bytes of taps `runs` share each of the `steps`: vectors of them are
-        shifted to their places as they are read. Of rows behind the last, for which weights are 0, anything is
-        taken."""
-        code, size = self._code, self._size
-        run = size.kernel_width * size.channels
-        ends = [live_bytes(code.builder, (run * number).value) for number in range(runs + 1)]
-        masks = [Mask(code.builder.xor(low, high)) for low, high in itertools.pairwise(ends)]
-        line = size.dilation_height * size.line_bytes
-        with code.loop(count) as i:
-            source = lines.at(i * size.stride_height * size.line_bytes)
-            target = scratch.at(i * size.out_width * size.row_bytes)
-            with code.loop(size.out_width) as j:
-                window = source.at(j * size.stride_width * size.channels).to(self._element)
-                into = target.at(j * size.row_bytes).to(self._element)
-                with code.loop(steps) as step:
-                    place = window.at(step * runs * line)
-                    parts = [place.at(line * n - run * n).load(0, self._step, mask) for n, mask in enumerate(masks)]
-                    into.store(step * self._step, functools.reduce(operator.or_, parts))
+    def unfolded_by_pieces(
+        self,
+        scratch: Pointer,
+        lines: Pointer,
+        row: Traced,
+        column: Traced,
+        count: Traced,
+        window: tuple[int, int],
+    ) -> None:
+        """`unfolded` of few taps, which are known: each step is put together in a register and written once. Stores
+        that straddle cache lines and overlap take three times as long."""
+        code, size, step = self._code, self._size, self._step
+        first, pixel = self._windows(lines, row, column)
+        (_, run), steps = window, pieces(window, step)
+        with code.loop(count) as j:
+            source, into = first.at(j * pixel), scratch.at(j * size.row_bytes).to(self._element)
+            for number, parts in enumerate(steps):
+                vector = self._outside
+                for tap, begin in parts:
+                    line = source.at(size.dilation_height * tap * size.line_bytes - begin * self._bytes)
+                    if begin <= 0 and number + 1 < len(steps):  # the rows that follow replace what is behind it
+                        vector = line.to(self._element).load(0, step)
+                    else:
+                        places = range(max(begin, 0), min(begin + run, step))
+                        vector = line.to(self._element).load_over(0, vector, places)
+                into.store(number * step, vector)
+
+    def _windows(self, lines: Pointer, row: Traced, column: Traced) -> tuple[Pointer, Traced]:
+        """The window of an output pixel in `lines`, and how many bytes from there to the next one's."""
+        size = self._size
+        pixel = size.stride_width * size.channels * self._bytes
+        return lines.at(row * size.stride_height * size.line_bytes + column * pixel), pixel
 
     def _run(self, target: Pointer, source: Pointer, count: Traced) -> None:
         """`count` elements side by side, as products take them, and others behind them, to whole steps."""

@@ -71,7 +71,7 @@ def product(way: str, m: int, n: int, k: int, x_type: str, result: str, gap: int
     random = np.random.default_rng(m * 1000 + n * 10 + k)
     draw = (lambda *s: random.integers(-8, 9, s)) if whole else (lambda *s: random.standard_normal(s))
     x, w = rounded(draw(m, k + gap).astype(np.float32)), draw(n, 1, k).astype(np.float32)
-    spec = choose(PRODUCTS, way, n, k, m, x_type, result)
+    spec = choose(PRODUCTS, way, n, (k,), m, x_type, result)
     given = row_product(m, n, k, k + gap, n + 3)
     y = run(spec, x, w, given, pieces=2)
     exact = widened(x[:, :k]).astype(float) @ widened(rounded(w[:, 0])).astype(float).T
@@ -123,7 +123,7 @@ def test_activations_are_rounded_to_the_nearest() -> None:
     random = np.random.default_rng(0)
     x = random.standard_normal((40, 64)).astype(np.float32)
     x[0, :4] = 1 + 2.0**-8, 1 + 3 * 2.0**-8, 1e-39, np.inf
-    spec = choose(PRODUCTS, "copied", 64, 64, 40, "float32", "float32")
+    spec = choose(PRODUCTS, "copied", 64, (64,), 40, "float32", "float32")
     given = row_product(40, 64, 64, 64, 64)
     sizes = spec.complete(given)
     y = np.zeros((40, 64), np.float32)
@@ -149,6 +149,8 @@ CONVOLUTIONS = [
     (1, 30, 35, 96, 33, (2, 3), (1, 1), (1, 1), (0, 0), (29, 33)),
     (2, 23, 21, 3, 40, (7, 7), (2, 2), (1, 1), (3, 3), (12, 11)),
     (1, 1, 40, 8, 9, (1, 7), (1, 3), (1, 1), (0, 3), (1, 14)),
+    (1, 16, 17, 24, 40, (3, 3), (1, 1), (2, 1), (2, 1), (16, 17)),
+    (1, 40, 41, 2, 8, (31, 31), (1, 1), (1, 1), (0, 0), (10, 11)),  # more pieces of taps than are written out
 ]
 
 
@@ -163,7 +165,7 @@ def test_convolutions(x_type: str, way: str, gap: int) -> None:
         random = np.random.default_rng(channels)
         x = rounded(random.integers(-4, 5, (images, height, width, channels + gap)).astype(np.float32))
         w = random.integers(-4, 5, (outputs, kernel[0] * kernel[1], channels)).astype(np.float32)
-        spec = choose(PRODUCTS, way, outputs, w[0].size, out[0] * out[1] * images, x_type, "float32")
+        spec = choose(PRODUCTS, way, outputs, (*kernel, channels), out[0] * out[1] * images, x_type, "float32")
         pixel = channels + gap
         given = window_product(
             (images, height, width, channels),
@@ -183,7 +185,7 @@ def test_convolutions(x_type: str, way: str, gap: int) -> None:
 def test_empty() -> None:
     for m, n, k in [(0, 4, 3), (3, 4, 0)]:
         for way in ("copied", "in place"):
-            spec = choose(PRODUCTS, way, n, k, None, "bfloat16", "float32")
+            spec = choose(PRODUCTS, way, n, (k,), None, "bfloat16", "float32")
             given = row_product(m, n, k, k, n)
             y = run(spec, np.zeros((m, k), np.uint16), np.zeros((n, 1, k), np.float32), given)
             assert not y.any()
@@ -202,7 +204,7 @@ def test_what_cpus_have() -> None:
 @pytest.mark.parametrize("way", ["in place", "copied", "gathered", "unfolded", "padded"])
 def test_sums_of_matrices_stay_in_registers(way: str) -> None:
     target = named("neoverse-v1")
-    spec = choose(target.bfloat16_products, way, 64, 256, None, "bfloat16", "float32")
+    spec = choose(target.bfloat16_products, way, 64, (256,), None, "bfloat16", "float32")
     text = assembly(build(spec, target.lanes(4)), target, spec.settled)
     loops = innermost_loops(text, r"\tbfmmla\tv", target)
     each = [rows // 2 * (STRIP // 2) * 2 for rows in HEIGHTS]  # two rows, two columns and four of eight elements
@@ -212,5 +214,5 @@ def test_sums_of_matrices_stay_in_registers(way: str) -> None:
 
 def test_rounding_takes_an_instruction_for_a_vector() -> None:
     target = named("neoverse-v1")
-    spec = choose(target.bfloat16_products, "copied", 64, 256, None, "float32", "float32")
+    spec = choose(target.bfloat16_products, "copied", 64, (256,), None, "float32", "float32")
     assert "bfcvtn2" in assembly(build(spec, target.lanes(4)), target, spec.settled)

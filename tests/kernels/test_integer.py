@@ -22,7 +22,8 @@ from jitonnx.kernels.language import types
 from jitonnx.kernels.language.code import Code
 from jitonnx.kernels.language.simd import convert, maximum, minimum
 from jitonnx.kernels.language.trace import Traced, rint
-from jitonnx.kernels.parts.layouts import WindowProduct
+from jitonnx.kernels.parts.layouts import LINE, WindowProduct
+from jitonnx.kernels.parts.tiled_products import pieces
 from jitonnx.runtime.cpu import available
 from jitonnx.target import host
 from tests.kernels.harness import Compiled, assembly
@@ -228,6 +229,8 @@ UNDILATED = [
     (1, 9, 9, 33, 40, (3, 3), (2, 1), (1, 1), (1, 1), (5, 9)),
     (1, 1, 40, 8, 9, (1, 7), (1, 3), (1, 1), (0, 3), (1, 14)),
     (1, 9, 40, 3, 16, (9, 1), (4, 4), (1, 1), (4, 0), (3, 10)),
+    (1, 16, 17, 3, 8, (3, 3), (1, 1), (2, 1), (2, 1), (16, 17)),
+    (1, 40, 41, 2, 8, (31, 31), (1, 1), (1, 1), (0, 0), (10, 11)),  # more pieces of taps than are written out
 ]
 
 
@@ -241,11 +244,12 @@ def test_convolutions_in_tiles(dtype: Any, gap: int) -> None:
     convolutions(UNDILATED, "tiles", dtype, gap, way="unfolded")
 
 
-@needs_tiles
-def test_rows_of_few_taps_share_steps() -> None:
+def test_few_taps_are_copied_piece_by_piece() -> None:
     kind = {"signed": False, "shifted": True, "result": "uint8"}
-    runs = {taps: choose_tiles("unfolded", 64, taps, None, **kind).run for taps in [(7, 7, 3), (3, 3, 16), (3, 3, 24)]}
-    assert runs == {(7, 7, 3): 21, (3, 3, 16): 48, (3, 3, 24): 0}
+    windows = [choose_tiles("unfolded", 64, taps, None, **kind).window for taps in [(7, 7, 3), (3, 3, 24), (31, 31, 3)]]
+    assert windows == [(7, 21), (3, 72), (0, 0)]
+    assert pieces((3, 24), LINE) == [[(0, 0), (1, 24), (2, 48)], [(2, -16)]]
+    assert pieces((2, 64), LINE) == [[(0, 0)], [(1, 0)]]
 
 
 DEPTHWISE = [

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from jitonnx.computation import computations as c
 from jitonnx.computation.lowering import Statement
@@ -100,13 +99,13 @@ def _call(
 ) -> None:
     """The kernel's call. `weights` [outputs, taps..., channels]; `rows`: the axes of y that are rows of the product."""
     columns, *deep = integers(weights.shape)
-    depth, channels = int(np.prod(deep)), deep[-1]
+    channels = deep[-1]
     products = planner.target.bfloat16_products
     spec = choose(
         products,
         way,
         columns,
-        depth,
+        (math.prod(deep[:-2]), *deep[-2:]),
         concrete(joined(y.shape[axis] for axis in rows)),
         "bfloat16" if x.dtype is DType.BFLOAT16 else "float32",
         "bfloat16" if y.dtype is DType.BFLOAT16 else "float32",
