@@ -65,8 +65,16 @@ class _Matrices(_Bfloat):
         return nullcontext()
 
     def sum_block(
-        self, tiles: int, old: Block[Traced], new: Block[Traced], count: Traced, fetches: Traced, piece: Traced
+        self,
+        tiles: int,
+        old: Block[Traced],
+        new: Block[Traced],
+        count: Traced,
+        fetches: Traced,
+        piece: Traced,
+        apart: Traced,
     ) -> Variable:
+        self.finish_rest(old, self.code.variable(self.code.integer(0)))
         code, size, spec, r, column = self.code, self.size, self.spec, new.row, new.column
         w = self.w.at(column / spec.width * (self.steps * (spec.width * LINE)))
         columns = smaller(size.out_channels - column, spec.width)
@@ -88,14 +96,17 @@ class _Matrices(_Bfloat):
                         done.set(at + 1)
 
                 self.each_tap(steps)
-                sums.store(self.sums.at(new.sums).to(types.float32).at(first * spec.width + strip), spec.width)
+                sums.store(self.sums.to(types.float32).at(first * spec.width + strip), spec.width)
 
         with code.loop(new.live, 0, most) as first, code.either(new.live - first > least) as (many, few):
             with many:
                 strips(most, first)
             with few:
                 strips(least, first)
-        return code.variable(code.integer(0))
+        return code.variable(old.live)
+
+    def put_sums(self) -> None:
+        """Sums are in memory."""
 
 
 def _rounded(source: Pointer, at: Traced, live: Traced | None = None) -> Traced:

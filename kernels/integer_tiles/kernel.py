@@ -41,7 +41,6 @@ class _IntegerTiles(TiledKernel):
         )
         super().__init__(code, spec, x, w, y, epilogue)
         self.PRODUCT = "tdpbssd" if spec.signed else "tdpbusd"
-        self.begins = spec.shifted
 
     def inner(self, code: Code) -> _IntegerTiles:
         return _IntegerTiles(code, self._integers, self.epilogue)
@@ -49,14 +48,11 @@ class _IntegerTiles(TiledKernel):
     def copying(self) -> Copying:
         return Copying(self.code, self.size, self.x, self._zero().spread(LINE), _taken)
 
-    def begin_panel(self, column: Traced) -> None:
+    def more(self, column: Traced, lanes: int) -> Traced | None:
         """- zero * column sums."""
-        if not self.begins:
-            return
-        minus, lanes = -convert(self._zero(), types.int32), LINE // 4
-        first = self.first.to(types.int32)
-        for at in range(0, self.spec.width, lanes):
-            first.store(at, self._columns.load(column + at, lanes) * minus.spread(lanes))
+        if not self._integers.shifted:
+            return None
+        return self._columns.load(column, lanes) * (-convert(self._zero(), types.int32)).spread(lanes)
 
     def _zero(self) -> Traced:
         return self._zeros.load(0) if self._integers.shifted else self.code.number(self._element, 0)

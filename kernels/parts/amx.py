@@ -6,7 +6,7 @@ at its beginning, and releases it at its end.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from jitonnx.kernels.language import ir, types
@@ -50,17 +50,18 @@ def clear(code: Code, rows: int, columns: int) -> None:
         instruction(code, "tilezero", number)
 
 
-def begin_with(code: Code, rows: int, columns: int, first: Pointer) -> None:
-    """Each row of sums of rows x columns tiles begins as `first` [columns * 16]."""
-    for number in range(rows * columns):
-        instruction(code, "tileloadd64", number, first.at(number % columns * TILE), code.integer(0))
-
-
 def multiply(
-    code: Code, product: str, x: list[tuple[Pointer, Traced]], w: Pointer, columns: int, streams_w: bool
+    code: Code,
+    product: str,
+    x: list[tuple[Pointer, Traced]],
+    w: Pointer,
+    columns: int,
+    streams_w: bool,
+    before: Callable[[int], None] = lambda number: None,
 ) -> None:
     """A step: to the sums are added tiles of x, each by its place and the bytes between its rows, times those of w,
-    which lie one after the other. What streams, w or x, is kept out of the first-level cache."""
+    which lie one after the other. What streams, w or x, is kept out of the first-level cache. before: emits what
+    precedes the product of a sum, by its number."""
     load_x, load_w = ("tileloadd64", "tileloaddt164")[:: 1 if streams_w else -1]
     for i, (place, pitch) in enumerate(x):
         for j in range(columns):
@@ -68,13 +69,18 @@ def multiply(
                 instruction(code, load_w, FIRST_W + j, w.at(j * TILE * LINE), code.integer(LINE))
             if j == 0:
                 instruction(code, load_x, FIRST_X + i, place, pitch)
+            before(i * columns + j)
             instruction(code, product, i * columns + j, FIRST_X + i, FIRST_W + j)
 
 
 def store(code: Code, rows: int, columns: int, sums: Pointer, pitch: Traced | None = None) -> None:
     """The sums to memory, 32 bits [rows * 16, columns * 16], rows `pitch` bytes apart, or side by side."""
+    for number in range(rows * columns):
+        store_tile(code, number, columns, sums, pitch)
+
+
+def store_tile(code: Code, number: int, columns: int, sums: Pointer, pitch: Traced | None = None) -> None:
+    """One of the sums that `store` puts into memory."""
     pitch = code.integer(columns * LINE) if pitch is None else pitch
-    for i in range(rows):
-        for j in range(columns):
-            place = sums.at(pitch * (i * TILE) + j * LINE)
-            instruction(code, "tilestored64", i * columns + j, place, pitch)
+    place = sums.at(pitch * (number // columns * TILE) + number % columns * LINE)
+    instruction(code, "tilestored64", number, place, pitch)

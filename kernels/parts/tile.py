@@ -246,22 +246,39 @@ def emit_finish(
         return
     with builder.if_else(full, likely=True) as (whole, part):
         with whole:
-            c_rows = [builder.gep(c, [builder.mul(ldc, _I64(r))]) for r in range(rows)]
-            for v in range(vectors):
-                # All of a column of vectors before the first of them is stored: what the epilogue reads for all rows,
-                # a bias, is then loaded once.
-                results: list[ir.Value] = []
-                for r in range(rows):
-                    where = [batch, builder.add(row, builder.mul(row_step, _I64(r)))]
-                    where += [builder.add(column, _I64(v * lanes)), _I64(lanes)]
-                    x = sums[r * vectors + v]
-                    if epilogue.operations >= _CHAINED_OPERATIONS and r >= _CHAINS:
-                        x = opaque(builder, x, results[r - _CHAINS])
-                    results.append(epilogue.emit(code, x, where))
-                for c_row, y in zip(c_rows, results, strict=True):
-                    builder.store(y, _vector_pointer(builder, c_row, v * lanes, lanes)).align = _element_bytes(c)
+            emit_finish_whole(code, epilogue, shape, sums, c, ldc, place, row_step)
         with part:
             _finish_over_memory(*over_memory)
+
+
+def emit_finish_whole(
+    code: Code,
+    epilogue: Epilogue,
+    shape: tuple[int, int],
+    sums: Sequence[ir.Value],
+    c: ir.Value,
+    ldc: ir.Value,
+    place: tuple[Traced, Traced, Traced],
+    row_step: ir.Value | None = None,
+) -> None:
+    """`emit_finish` of a tile all of whose elements count: unrolled, in registers."""
+    builder, (rows, vectors), lanes = code.builder, shape, epilogue.lanes
+    row_step = row_step or _I64(1)
+    batch, row, column = (where.value for where in place)
+    c_rows = [builder.gep(c, [builder.mul(ldc, _I64(r))]) for r in range(rows)]
+    for v in range(vectors):
+        # All of a column of vectors before the first of them is stored: what the epilogue reads for all rows, a bias,
+        # is then loaded once.
+        results: list[ir.Value] = []
+        for r in range(rows):
+            where = [batch, builder.add(row, builder.mul(row_step, _I64(r)))]
+            where += [builder.add(column, _I64(v * lanes)), _I64(lanes)]
+            x = sums[r * vectors + v]
+            if epilogue.operations >= _CHAINED_OPERATIONS and r >= _CHAINS:
+                x = opaque(builder, x, results[r - _CHAINS])
+            results.append(epilogue.emit(code, x, where))
+        for c_row, y in zip(c_rows, results, strict=True):
+            builder.store(y, _vector_pointer(builder, c_row, v * lanes, lanes)).align = _element_bytes(c)
 
 
 def _finish_over_memory(

@@ -5,10 +5,12 @@ its rows copied to scratch memory, unless they are read in place        second-l
 for each group of rows                                                  a block while the task's panels stay near
     for each panel of w
         for each block of 2 x 2 tiles of the group                      sums in tile registers
-            and meanwhile, of the block before: epilogue, y             vectors have nothing else to do
+            and meanwhile, of the block before: sums, epilogue, y       vectors have nothing else to do
 
-Tiles are multiplied by a unit of its own, which instructions reach in their order: a piece of the epilogue stands
-behind each step of the next block.
+Tiles are multiplied by a unit of its own, which instructions reach in their order. So the sums of a block are stored
+one by one in the first step of the next, each before the product that begins a new sum in its register, and pieces of
+the epilogue stand behind later steps. At the end of their block, where nothing else is to be multiplied, to store them
+took 60 to 80 cycles.
 """
 
 from __future__ import annotations
@@ -17,17 +19,16 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Generic, NamedTuple, TypeVar
 
-from jitonnx.kernels.language import types
+from jitonnx.kernels.language import ir, types
 from jitonnx.kernels.language.code import Code, Pointer, Variable, larger, remainder, smaller
 from jitonnx.kernels.language.epilogue import Epilogue
 from jitonnx.kernels.language.trace import Traced, one_if, select
-from jitonnx.kernels.parts.amx import begin_with, clear, configured, multiply, store
+from jitonnx.kernels.parts.amx import clear, configured, instruction, multiply, store, store_tile
 from jitonnx.kernels.parts.layouts import LINE, TILE
-from jitonnx.kernels.parts.tile import emit_finish, emit_prefetch
+from jitonnx.kernels.parts.tile import emit_finish, emit_finish_whole, emit_prefetch
 from jitonnx.kernels.parts.tiled_products import (
     HEAD_BYTES,
     SLACK_ROWS,
-    SUMS_BYTES,
     TiledSizes,
     TiledSpec,
     band_rows,
@@ -35,8 +36,8 @@ from jitonnx.kernels.parts.tiled_products import (
 )
 from jitonnx.kernels.parts.tiled_rows import Copying
 
-_PIECE = 8
-"""What pieces of the epilogue are multiples of, in rows."""
+_SETTLED = 2
+"""The step behind which the first piece of the epilogue stands: sums are on their way to memory before."""
 _FETCHED_BYTES = 64 << 10
 """What is asked for of the first panel before rows are copied."""
 _AHEAD = 24
@@ -47,7 +48,7 @@ _Value = TypeVar("_Value")
 
 
 class Block(NamedTuple, Generic[_Value]):
-    """Sums in memory: of which output pixels and columns they are."""
+    """A block of sums: of which output pixels and columns they are."""
 
     pixel: _Value
     """The task's first."""
@@ -56,8 +57,6 @@ class Block(NamedTuple, Generic[_Value]):
     live: _Value
     """Rows that count."""
     column: _Value
-    sums: _Value
-    """They lie there, in bytes from the beginning of scratch memory on."""
 
 
 class TiledKernel:
@@ -67,8 +66,6 @@ class TiledKernel:
     """The instruction."""
     TOGETHER = 4
     """Rows of a block of sums in memory that go through the epilogue at a time."""
-    begins = False
-    """Whether sums begin with what `begin_panel` gives, and not with 0."""
 
     def __init__(self, code: Code, spec: TiledSpec, x: Pointer, w: Pointer, y: Pointer, epilogue: Epilogue) -> None:
         """The epilogue's lanes divide the width of a panel; it takes sums as they are."""
@@ -81,12 +78,7 @@ class TiledKernel:
         self.across = padded_width(size) if spec.by_taps else size.out_width
         """Rows of the product for a row of output pixels."""
         self.sums = code.scratch(types.uint8)
-        self.first = code.scratch(types.uint8).at(2 * SUMS_BYTES)
-        """A row that sums may begin with."""
         self.rows = code.scratch(types.uint8).at(HEAD_BYTES)
-        piece = (self.steps + (2 * TILE - 1)) / larger(self.steps, 1)
-        self.piece = (piece + (_PIECE - 1)) / _PIECE * _PIECE
-        """Rows of the block before that go through the epilogue behind a step."""
 
     def inner(self, code: Code) -> TiledKernel:
         """The same in another function of the module."""
@@ -96,17 +88,25 @@ class TiledKernel:
         """What copies rows to scratch memory."""
         raise NotImplementedError
 
+    def pieces(self) -> tuple[Traced, Traced]:
+        """How many rows of the block before go through the epilogue in a piece, and how many steps are from one piece
+        to the next."""
+        places, pieces = larger(self.steps - _SETTLED, 1), 2 * TILE // self.TOGETHER
+        rows = (places + (pieces - 1)) / places * self.TOGETHER
+        return rows, larger(places * rows / (2 * TILE), 1)
+
     def working(self) -> AbstractContextManager[None]:
         """The context of all products."""
         return configured(self.code)
 
-    def begin_panel(self, column: Traced) -> None:
-        """Puts what sums of a panel begin with where `first` points."""
+    def more(self, column: Traced, lanes: int) -> Traced | None:
+        """What is added to each row of the sums of columns from `column` on."""
+        return None
 
     def emit(self, begin: Traced, end: Traced) -> None:
         code, size = self.code, self.size
         column_tasks = (size.out_channels + (size.task_columns - 1)) / size.task_columns
-        before = Block(*(code.variable(code.integer(0)) for _ in Block._fields))
+        before, pieces = Block(*(code.variable(code.integer(0)) for _ in Block._fields)), self.pieces()
         with self.working():
             with code.loop(end, begin) as task:
                 first_call = task.equals(begin)
@@ -120,8 +120,9 @@ class TiledKernel:
                     fetches = one_if(first_call & first.equals(0))
                     self._unfold(first, last)
                     with code.loop(end_column, first_column, self.spec.width) as column:
-                        self._emit_panel(before, pixel, first, last, count, column, fetches)
-            self._finish_rest(Block(*(variable.get() for variable in before)), code.variable(code.integer(0)))
+                        self._emit_panel(before, pixel, first, last, count, column, fetches, pieces)
+            self.put_sums()
+            self.finish_rest(Block(*(variable.get() for variable in before)), code.variable(code.integer(0)))
 
     def _fetch(self, column: Traced) -> None:
         """Asks for the beginning of a panel, while rows are copied."""
@@ -186,16 +187,16 @@ class TiledKernel:
         count: Traced,
         column: Traced,
         fetches: Traced,
+        pieces: tuple[Traced, Traced],
     ) -> None:
         """Rows first, …, last - 1 of the task times one panel: blocks of two tiles, then of one where that does. The
         next panel is asked for if `fetches` is not 0, or w does not stay in the cache."""
         code, whole = self.code, last - TILE
-        self.begin_panel(column)
         with code.loop(whole, first, 2 * TILE) as r:
-            self._emit_block(2, before, pixel, r, count, column, fetches)
+            self._emit_block(2, before, pixel, r, count, column, fetches, pieces)
         rest = remainder(last - first, code.integer(2 * TILE))
         with code.when((rest > 0) & (rest <= TILE)):
-            self._emit_block(1, before, pixel, last - rest, count, column, fetches)
+            self._emit_block(1, before, pixel, last - rest, count, column, fetches, pieces)
 
     def _emit_block(
         self,
@@ -206,30 +207,47 @@ class TiledKernel:
         count: Traced,
         column: Traced,
         fetches: Traced,
+        pieces: tuple[Traced, Traced],
     ) -> None:
         """Sums of a block, which comes in the place of the one before; that one is finished."""
-        old, piece = Block(*(variable.get() for variable in before)), self.piece
-        new = Block(pixel, r, smaller(count - r, tiles * TILE), column, SUMS_BYTES - old.sums)
+        old = Block(*(variable.get() for variable in before))
+        new = Block(pixel, r, smaller(count - r, tiles * TILE), column)
 
         def write(code: Code, *arguments: Traced) -> None:
             split = len(Block._fields)
             old, new = Block(*arguments[:split]), Block(*arguments[split : 2 * split])
             self.inner(code)._write_block(tiles, old, new, *arguments[2 * split :])
 
-        self.code.subroutine(f"block.{tiles}", [*old, *new, count, fetches, piece], write, inline=False)
+        rest = [count, fetches, *pieces]
+        self.code.subroutine(f"block.{tiles}", [*old, *new, *rest], write, inline=False)
         for variable, value in zip(before, new, strict=True):
             variable.set(value)
 
     def _write_block(
-        self, tiles: int, old: Block[Traced], new: Block[Traced], count: Traced, fetches: Traced, piece: Traced
+        self,
+        tiles: int,
+        old: Block[Traced],
+        new: Block[Traced],
+        count: Traced,
+        fetches: Traced,
+        piece: Traced,
+        apart: Traced,
     ) -> None:
-        finished = self.sum_block(tiles, old, new, count, fetches, piece)
-        self._finish_rest(old, finished)
+        finished = self.sum_block(tiles, old, new, count, fetches, piece, apart)
+        self.finish_rest(old, finished)
 
     def sum_block(
-        self, tiles: int, old: Block[Traced], new: Block[Traced], count: Traced, fetches: Traced, piece: Traced
+        self,
+        tiles: int,
+        old: Block[Traced],
+        new: Block[Traced],
+        count: Traced,
+        fetches: Traced,
+        piece: Traced,
+        apart: Traced,
     ) -> Variable:
-        """Puts the sums of a block of so many tiles of rows in memory; how many rows of the one before are finished."""
+        """Sums up a block of so many tiles of rows, and puts the sums of the one before in memory; how many rows of
+        that one are finished."""
         code, spec = self.code, self.spec
         columns, r, column = spec.width // TILE, new.row, new.column
         panel_step = spec.width * LINE
@@ -238,11 +256,19 @@ class TiledKernel:
         following = w.at(ahead + r / (2 * TILE) * (self.steps * (spec.fetched * LINE)))
         x = [self.tile(new.pixel, r + i * TILE, count) for i in range(tiles)]
         finished = code.variable(code.integer(0))
-        if self.begins:
-            begin_with(code, tiles, columns, self.first.to(types.int32))
-        else:
-            clear(code, tiles, columns)
-        done = code.variable(code.integer(0))
+        plain = self._plain(old, piece)
+        done, due = code.variable(code.integer(0)), code.variable(code.integer(_SETTLED))
+
+        def begin(number: int) -> None:
+            """The sum of the block before goes to memory, and the new one begins."""
+            store_tile(code, number, columns, self.sums)
+            instruction(code, "tilezero", number)
+
+        def rest() -> None:
+            """What of the block before is in tiles that the new one does not use."""
+            with code.when(old.live > TILE):
+                for number in range(tiles * columns, 2 * columns):
+                    store_tile(code, number, columns, self.sums)
 
         def steps(offset: Traced) -> None:
             with code.loop(self.tap_steps) as step:
@@ -251,14 +277,32 @@ class TiledKernel:
                     for line in range(spec.fetched):
                         emit_prefetch(code.builder, following.at(at * (spec.fetched * LINE) + line * LINE).value)
                 places = [(place.at(offset + step * LINE), pitch) for place, pitch in x]
-                multiply(code, self.PRODUCT, places, w.at(at * panel_step), columns, streams_w=spec.near)
+                of_step = (self.PRODUCT, places, w.at(at * panel_step), columns, spec.near)
+                with code.either(at > 0) as (later, first):
+                    with later:
+                        multiply(code, *of_step)
+                    with first:
+                        multiply(code, *of_step, before=begin)
+                        rest()
+                with code.when((at >= due.get()) & (finished.get() < old.live)):
+                    with code.either(plain) as (quick, other):
+                        with quick:
+                            self._finish_plain(old, finished.get(), piece)
+                            finished.set(finished.get() + piece)
+                        with other:
+                            self._finish_piece(old, finished, piece)
+                    due.set(at + apart)
                 done.set(at + 1)
-                with code.when(finished.get() < old.live):
-                    self._finish_piece(old, finished, piece)
 
         self.each_tap(steps)
-        store(code, tiles, columns, self.sums.at(new.sums))
+        with code.when(self.steps.equals(0)):
+            store(code, 2, columns, self.sums)
+            clear(code, tiles, columns)
         return finished
+
+    def put_sums(self) -> None:
+        """Puts the sums of the last block in memory."""
+        store(self.code, 2, self.spec.width // TILE, self.sums)
 
     def each_tap(self, steps: Callable[[Traced], None]) -> None:
         """Has the steps of each tap emitted, which are told how many bytes behind a row of x its elements lie."""
@@ -281,7 +325,7 @@ class TiledKernel:
         part = r + TILE > count
         return x.unless(part, self.rows), select(part, size.row_bytes, size.x_pixel * self.spec.ITEM_BYTES)
 
-    def _finish_rest(self, block: Block[Traced], finished: Variable) -> None:
+    def finish_rest(self, block: Block[Traced], finished: Variable) -> None:
         """The epilogue on the rows of a block from number `finished` on."""
         with self.code.loop_while(lambda: finished.get() < block.live):
             self._finish_piece(block, finished, self.code.integer(2 * TILE))
@@ -300,14 +344,47 @@ class TiledKernel:
         again = select((place >= missing) & (at >= missing), missing, 0)
         with code.when(run > 0):
             pixel = block.pixel + row * size.out_width + place - again
-            self._finish(block.sums + (at - again) * (4 * self.spec.width), run + again, pixel, block.column)
+            self._finish(at - again, run + again, pixel, block.column)
         if self.spec.by_taps:
             finished.set(select(run > 0, at + run, at + (self.across - place)))
         else:
             finished.set(at + run)
 
+    def _plain(self, block: Block[Traced], piece: Traced) -> Traced:
+        """Whether a block is pieces of rows that follow each other in y, and a whole panel."""
+        whole = self.code.integer(int(not self.spec.by_taps)).equals(1)
+        whole &= block.column + self.spec.width <= self.size.out_channels
+        return whole & remainder(block.live, piece).equals(0)
+
+    def _finish_plain(self, block: Block[Traced], at: Traced, count: Traced) -> None:
+        """The epilogue on `count` rows of such a block from number `at` on, and into y: in place, as a function would
+        have to be told much."""
+        code, size, lanes = self.code, self.size, self.epilogue.lanes
+        vectors, row, column = self.spec.width // lanes, block.pixel + block.row + at, block.column
+        rows = self.TOGETHER if self.epilogue.unrolls else 1
+        with code.loop(count, 0, rows) as i:
+            emit_finish_whole(
+                code,
+                self.epilogue,
+                (rows, vectors),
+                self._sums(at + i, rows, column),
+                self.y.at((row + i) * size.y_pixel + column).value,
+                size.y_pixel.value,
+                (code.integer(0), row + i, column),
+            )
+
+    def _sums(self, first: Traced, rows: int, column: Traced) -> list[ir.Value]:
+        """Vectors of rows of the block in memory, and what is added to each."""
+        lanes, width = self.epilogue.lanes, self.spec.width
+        sums = self.sums.to(self.epilogue.element).at(first * width)
+        more = [self.more(column + v * lanes, lanes) for v in range(width // lanes)]
+        totals = [
+            (sums.load(j * width + v * lanes, lanes), more[v]) for j in range(rows) for v in range(width // lanes)
+        ]
+        return [(total if other is None else total + other).value for total, other in totals]
+
     def _finish(self, first: Traced, count: Traced, row: Traced, column: Traced) -> None:
-        """`count` rows of sums from byte `first` on become rows of y from `row` on."""
+        """`count` rows of sums from number `first` on become rows of y from `row` on."""
 
         def write(code: Code, first: Traced, count: Traced, row: Traced, column: Traced) -> None:
             self.inner(code)._write_finish(first, count, row, column)
@@ -316,16 +393,14 @@ class TiledKernel:
 
     def _write_finish(self, first: Traced, count: Traced, row: Traced, column: Traced) -> None:
         code, size, width = self.code, self.size, self.spec.width
-        lanes, sums = self.epilogue.lanes, self.sums.at(first).to(self.epilogue.element)
-        vectors, last = width // lanes, larger(count - self.TOGETHER, 0)
+        vectors, last = width // self.epilogue.lanes, larger(count - self.TOGETHER, 0)
         with code.loop(count, 0, self.TOGETHER) as start:
             i = smaller(start, last)  # the last ones are done twice rather than apart
-            places = [(i + j) * width + v * lanes for j in range(self.TOGETHER) for v in range(vectors)]
             emit_finish(
                 code,
                 self.epilogue,
                 shape=(self.TOGETHER, vectors),
-                sums=[sums.load(place, lanes).value for place in places],
+                sums=self._sums(first + i, self.TOGETHER, column),
                 c=self.y.at((row + i) * size.y_pixel + column).value,
                 ldc=size.y_pixel.value,
                 live=(size.out_channels - column).value,

@@ -166,8 +166,7 @@ class TiledSpec(KernelSpec):
         return -(-rows_of(sizes) // sizes.task_rows) * columns
 
     def scratch_bytes(self, sizes: TiledSizes) -> int:
-        """The sums of a block, and what they begin with; the task's rows, and behind them what tiles and copies
-        reach."""
+        """The sums of a block; the task's rows, and behind them what tiles and copies reach."""
         rows, lines = sizes.task_rows, 0
         if self.by_taps:
             rows = (rows + (sizes.kernel_height - 1) * sizes.dilation_height) * padded_width(sizes)
@@ -214,8 +213,8 @@ class TiledSpec(KernelSpec):
         return result
 
 
-HEAD_BYTES = 2 * SUMS_BYTES + 2 * LINE
-"""What precedes the rows in scratch memory: sums of two blocks, and a row that they begin with."""
+HEAD_BYTES = SUMS_BYTES
+"""What precedes the rows in scratch memory: sums of a block."""
 
 
 def whole(elements: Any, step: int) -> Any:
