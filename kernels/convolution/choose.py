@@ -19,6 +19,7 @@ from jitonnx.kernels.convolution.spec import (
 )
 from jitonnx.kernels.convolution.taps import Taps, readers
 from jitonnx.kernels.convolution.transforms import WinogradSpec, tiles_along
+from jitonnx.kernels.gemm.choose import tile_cost
 
 if TYPE_CHECKING:
     from jitonnx.target import Target
@@ -138,15 +139,16 @@ def _read_taps(
     return sum(map(len, Taps(kernel, -pad, stride, dilation, outputs).live(size))) / outputs
 
 
-def _winograd_tiles(kernel: tuple[int, int]) -> list[tuple[int, int]]:
+def _winograd_tiles(kernel: tuple[int, int], narrow: bool) -> list[tuple[int, int]]:
     """Outputs of a tile along both axes for which errors stay as promised: 2 to 4, one on an axis of one tap; of 8
-    inputs along an axis only if the other is such. A square kernel has square tiles: 512 channels of 7 x 7 take longer
-    with 2 x 4, in which fewer tiles share the reading of more weights."""
+    inputs along an axis only if the other is such. A square kernel has square tiles; where weights are read slowly
+    also those of 4 x 2 (`narrow`), in which more tiles share the reading of fewer weights than in those of 4 x 4."""
     inputs = (4, 6) if 1 not in kernel else (4, 6, 8)
     along = [[1] if taps == 1 else [n + 1 - taps for n in inputs if 2 <= n + 1 - taps <= 4] for taps in kernel]
-    if kernel[0] == kernel[1]:
-        return [(outputs, outputs) for outputs in along[0] if outputs > 1]
-    return [(rows, columns) for rows in along[0] for columns in along[1]]
+    shapes = [(rows, columns) for rows in along[0] for columns in along[1]]
+    if kernel[0] != kernel[1]:
+        return shapes
+    return [(r, c) for r, c in shapes if c > 1 and (r == c or (r > c and narrow))]
 
 
 def _winograd_if_faster(
@@ -167,7 +169,10 @@ def _winograd_if_faster(
                 + tiles * 9 n^2 for the transforms of each vector of input and of output channels (measured: most
                 of it waits for the second-level cache)
 
-    C are the channels of a group, M the outputs of all.
+    C are the channels of a group, M the outputs of all. On cores with wide tiles that wait for their third-level cache,
+    products cost what `tile_cost` says of the tiles that they are done in, and half of the time that memory
+    takes to give the weights comes on top in both: so it was measured with weights that other layers' had driven out
+    (128 channels of 28 x 28 pixels, 256 of 14 x 14, 512 of 7 x 7).
     """
     height, width = out_size
     own, own_outputs = channels // groups, out_channels // groups
@@ -175,6 +180,7 @@ def _winograd_if_faster(
         return None
     part_block = own % CHANNEL_BLOCK != 0
     lanes, wide = target.lanes(4), target.vector_registers >= 32
+    waits = _waits(target)
     vectors = 2 if own_outputs > lanes else 1
     if groups > 1:
         if own_outputs % lanes or part_block:
@@ -182,15 +188,19 @@ def _winograd_if_faster(
         vectors = 1 if own_outputs % (2 * lanes) else 2
     outputs_padded = -(-out_channels // (vectors * lanes)) * vectors
     direct = height * width * taps[0] * taps[1] * own * outputs_padded / 0.95
+    if waits:
+        direct *= 0.95 * tile_cost(14, 2, target) / 28
+        direct += _waiting(4 * kernel[0] * kernel[1] * own * out_channels, target)
     costs: dict[WinogradSpec | None, float] = {None: 0.9 * direct}
-    for outputs in _winograd_tiles(kernel):
+    for outputs in _winograd_tiles(kernel, narrow=waits):
         tiles = [
             tiles_along(size, tile, dilation) * dilation
             for size, tile, dilation in zip((height, width), outputs, dilations, strict=True)
         ]
-        tile = (outputs, kernel, 8 if wide else 6, vectors)
-        spec = WinogradSpec(lanes, *tile, target.l2_bytes, part_block, target.steps_near())
-        costs[spec] = _winograd_cost(spec, tiles[0] * tiles[1], groups, channels, out_channels, target)
+        for rows in (8, 14) if waits else (8,) if wide else (6,):
+            tile = (outputs, kernel, rows, vectors)
+            spec = WinogradSpec(lanes, *tile, target.l2_bytes, part_block, target.steps_near())
+            costs[spec] = _winograd_cost(spec, tiles[0] * tiles[1], groups, channels, out_channels, target)
     return min(costs, key=lambda spec: costs[spec])
 
 
@@ -200,9 +210,15 @@ def _winograd_cost(
     """The cycles of `_winograd_if_faster` for one image, or the times of an FMA on cores that do two a cycle."""
     output_blocks, own = -(-out_channels // spec.block), channels // groups
     weights = 4 * spec.positions * own * out_channels
-    products = max(tiles, spec.product_rows[-1]) * spec.positions * own * output_blocks * spec.vectors / 0.88
-    reads = 1 if weights <= spec.l2_bytes * 3 // 4 else spec.tile_blocks(tiles, own, output_blocks)
+    parts = spec.tile_blocks(tiles, own, output_blocks)
+    reads = 1 if weights <= spec.l2_bytes * 3 // 4 else parts
     transforms = tiles * 9 * spec.positions * (-(-channels // spec.lanes) + output_blocks * spec.vectors)
+    if _waits(target):
+        steps = parts * spec.positions * own * output_blocks
+        products = steps * sum(tile_cost(rows, spec.vectors, target) for rows in spec.products(-(-tiles // parts)))
+        again = (reads - 1) * target.core.memory_bytes / target.core.l3_bytes
+        return products + (1 + again) * _waiting(weights, target) + transforms
+    products = max(tiles, spec.product_rows[-1]) * spec.positions * own * output_blocks * spec.vectors / 0.88
     return max(products, reads * weights / _weights_rate(weights, target)) + transforms
 
 
@@ -213,6 +229,16 @@ def _weights_rate(weights: int, target: Target) -> float:
     if not target.core.waits_for_l3:
         return 6
     return target.core.l3_bytes if weights <= _NEAR_WEIGHTS else target.core.memory_bytes
+
+
+def _waits(target: Target) -> bool:
+    """Whether Winograd's products go by the loads of their tiles, and by how long their weights take to come."""
+    return target.core.waits_for_l3 and target.vector_registers >= 32
+
+
+def _waiting(weights: int, target: Target) -> float:
+    """What so many bytes of weights from memory add to products, in the times of an FMA."""
+    return 0.5 * weights / target.core.memory_bytes
 
 
 def choose_transposed(

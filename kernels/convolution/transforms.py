@@ -117,8 +117,18 @@ class WinogradSpec(KernelSpec):
 
     @property
     def product_rows(self) -> tuple[int, int, int]:
-        """How many tiles an innermost product may take: `rows`, or fewer, so that at most one of a task's is idle."""
+        """How many tiles an innermost product may take: `rows`, or fewer, so that at most one of a task's is idle where
+        it has many."""
         return self.rows, self.rows - 2, self.rows - 4
+
+    def products(self, tiles: int) -> list[int]:
+        """The tiles that each innermost product takes of a task of so many, as the kernel does it."""
+        most, fewer, _ = self.product_rows
+        whole = max(tiles - 3, 0) // most * most
+        rows, left = [most] * (whole // most), tiles - whole
+        if left > most:
+            rows, left = [*rows, fewer], left - fewer
+        return [*rows, min(size for size in self.product_rows if size >= left)] if left else rows
 
     def complete(self, sizes: Problem) -> WinogradSizes:
         p = sizes
@@ -181,16 +191,16 @@ class WinogradSpec(KernelSpec):
 
         Transformed input and products of a part and a block's weights share L2. So if all transformed weights fit into
         three quarters of it, a part has 16 tiles (64 channels, 224 x 224 pixels: 12.6 ms with 12 to 16 tiles, 14.2 with
-        56), or 14 where there would be fewer than 16 tasks. Larger weights are read once a part, 64 / tiles bytes a
-        cycle on a core that does one multiply-add of 16 lanes a cycle: parts have 28 tiles, or 64 from 8 times L2 on,
-        most of which comes from memory. Of 3 to 11 parts 4, 8 or 12 are made, of more an even number, which threads
-        can share evenly.
+        56), or 14 where there would be fewer than 16 tasks, or products take so many. Larger weights are read once a
+        part, 64 / tiles bytes a cycle on a core that does one multiply-add of 16 lanes a cycle: parts have 28 tiles, or
+        64 from 8 times L2 on, most of which comes from memory (from 4 times on where a core waits for the third-level
+        cache). Of 3 to 11 parts 4, 8 or 12 are made, of more an even number, which threads can share evenly.
         """
         weights = 4 * self.positions * channels * output_blocks * self.block
         if weights <= self.l2_bytes * 3 // 4:
-            count = 16 if tiles * output_blocks >= 16 * 16 else 14
+            count = 16 if self.rows < 14 and tiles * output_blocks >= 16 * 16 else 14
         else:
-            count = 28 if weights < 8 * self.l2_bytes else 64
+            count = 28 if weights < (4 if self.near else 8) * self.l2_bytes else 64
         parts = -(-larger(tiles, 1) // count)
         even = 1 if parts <= 2 else 4 if parts < 12 else 2
         return -(-parts // even) * even

@@ -458,11 +458,20 @@ def test_winograd_in_groups(case: Case, l2_bytes: int, target: str) -> None:
         check(case, WinogradSpec(named(target).lanes(4), (2, 2), (3, 3), rows=8, vectors=2, l2_bytes=l2_bytes), target)
 
 
+@pytest.mark.parametrize("case", WINOGRAD, ids=str)
+def test_winograd_with_products_of_many_tiles(case: Case) -> None:
+    outputs = [tile if taps > 1 else 1 for tile, taps in zip((4, 2), case.kernel, strict=True)]
+    check(
+        case, WinogradSpec(host().lanes(4), (outputs[0], outputs[1]), case.kernel, rows=14, vectors=2, near=24), "host"
+    )
+
+
 @pytest.mark.parametrize(
     ("kernel", "outputs", "bound"),
     [
         ((3, 3), (2, 2), 2e-6),
         ((3, 3), (4, 4), 5e-6),
+        ((3, 3), (4, 2), 5e-6),
         ((5, 5), (2, 2), 5e-6),
         ((1, 5), (1, 4), 5e-6),
         ((7, 1), (2, 1), 5e-6),
@@ -497,7 +506,8 @@ def test_winograd_is_chosen_where_it_saves_time() -> None:
         spec = choose_convolution(*geometry, channels, out_channels, (size, size), named(cpu), **sizes)
         return spec.outputs if isinstance(spec, WinogradSpec) else None
 
-    assert outputs(64, 64, 56) == outputs(128, 128, 28) == outputs(256, 256, 14) == (4, 4)
+    assert outputs(64, 64, 56) == outputs(128, 128, 28) == outputs(128, 128, 32) == outputs(256, 256, 28) == (4, 4)
+    assert outputs(256, 256, 14) == (4, 2) and outputs(256, 256, 14, cpu="znver4") == (4, 4)  # 6 MB, and not 9
     assert outputs(512, 512, 7) == outputs(512, 512, 7, cpu="haswell") == (2, 2)  # 17 MB of weights instead of 37
     assert outputs(256, 256, 14, cpu="haswell") == outputs(512, 512, 7, cpu="znver3") == (4, 4)
     assert outputs(256, 256, 28, dilation=2) == outputs(512, 512, 28, dilation=4) == (4, 4)
@@ -508,10 +518,21 @@ def test_winograd_is_chosen_where_it_saves_time() -> None:
     assert isinstance(row, WinogradSpec) and row.outputs == (1, 4)
     square = choose_convolution((5, 5), (1, 1), (1, 1), 1, 48, 64, (28, 28), named("x86-64-v4"))
     assert isinstance(square, WinogradSpec) and square.outputs == (2, 2)
-    assert outputs(512, 512, 14, groups=32) == outputs(512, 512, 14, groups=8) == (4, 4)
+    assert outputs(512, 512, 14, groups=32) == outputs(512, 512, 14, groups=8, cpu="znver4") == (4, 4)
+    assert outputs(512, 512, 14, groups=8) == (4, 2)
     assert outputs(256, 256, 28, groups=32) is outputs(480, 480, 14, groups=20) is None  # 8, 24 channels a group
-    assert outputs(26, 26, 56) == outputs(104, 104, 14) == (4, 4)
+    assert outputs(26, 26, 56) == outputs(104, 104, 28) == outputs(104, 104, 14, cpu="znver4") == (4, 4)
     assert outputs(3, 64, 224) is outputs(64, 64, 56, (2, 2)) is outputs(64, 64, None) is outputs(16, 16, 1) is None
+
+
+def test_winograd_products_take_all_tiles_of_a_task() -> None:
+    for rows in (5, 6, 8, 14):
+        spec = WinogradSpec(16, (4, 4), (3, 3), rows=rows, vectors=2)
+        for tiles in range(70):
+            products = spec.products(tiles)
+            assert set(products) <= set(spec.product_rows)
+            assert tiles <= sum(products) < tiles + max(spec.product_rows[-1], 2)
+    assert WinogradSpec(16, (4, 4), (3, 3), rows=8, vectors=2).products(25) == [8, 8, 6, 4]
 
 
 @pytest.mark.parametrize("target", TARGETS)
