@@ -361,6 +361,34 @@ def cached_readers(batch: int = 8, length: int = 24, width: int = 64) -> LoopCas
     return LoopCase(name, model, feeds, batch * length)
 
 
+def listed(length: int = 100, width: int = 64) -> LoopCase:
+    """Loop over unbound rows: h = tanh(h W + x), appended to a list, which is stacked; as PyTorch writes such loops."""
+    body = _Writer(prefix="body_")
+    x = body.add("SequenceAt", "rows", "number")
+    product = body.add("MatMul", "h", body.weights(width, width))
+    body.rename(body.add("Tanh", body.add("Add", product, x)), "h_next")
+    body.rename(body.add("SequenceInsert", "list", "h_next"), "list_next")
+    body.rename("going", "goes_on")
+    row = [1, width]
+    lists = [helper.make_tensor_sequence_value_info(name, TensorProto.FLOAT, None) for name in ("list", "list_next")]
+    graph = _body(
+        body,
+        [_tensor("number", [], TensorProto.INT64), _tensor("going", [], TensorProto.BOOL), _tensor("h", row), lists[0]],
+        [_tensor("goes_on", [], TensorProto.BOOL), _tensor("h_next", row), lists[1]],
+    )
+    writer = _Writer()
+    writer.rename(writer.add("SplitToSequence", "x", axis=0, keepdims=0), "rows")
+    times, empty = writer.add("SequenceLength", "rows"), writer.add("SequenceEmpty")
+    writer.nodes.append(helper.make_node("Loop", [times, "", "start", empty], ["end", "all"], body=graph))
+    writer.rename(writer.add("ConcatFromSequence", "all", axis=0), "states")
+    shape = ["time", 1, width]
+    inputs = [_tensor("start", row), _tensor("x", shape)]
+    model = _model(writer, inputs, [_tensor("end", row), _tensor("states", ["rows_all", width])])
+    rng = np.random.default_rng(12)
+    feeds = {"x": rng.standard_normal((length, 1, width)).astype(np.float32), "start": np.zeros(row, np.float32)}
+    return LoopCase(f"listed (Loop of {length} x {width}, a list)", model, feeds, length)
+
+
 CASES: tuple[Callable[[], LoopCase], ...] = (
     smoothing,
     lambda: gated(width=64),
@@ -375,4 +403,5 @@ CASES: tuple[Callable[[], LoopCase], ...] = (
     nested,
     grid,
     cached_readers,
+    listed,
 )

@@ -42,6 +42,7 @@ def _family(module: str, operators: str) -> Family:
 
 _CONTROL = _family("control", "If FlexAttention")
 _LOOPS = _family("loops", "Loop Scan")
+_SEQUENCES = _family("sequences", "SequenceEmpty SequenceConstruct SplitToSequence Optional")
 _QUANTIZATION = _family("quantization", "QuantizeLinear DequantizeLinear QLinearConv QLinearMatMul")
 _NBITS = _family("nbits", "DequantizeLinear")
 _GATHERS = _family("gathers", "Gather GatherElements GatherND ScatterND")
@@ -57,7 +58,18 @@ _TABLES = _family("tables", "MatMul LSTM GRU RNN")
 _RANGES = _family("ranges", "Range")
 
 FAMILIES: tuple[Family | Sequence[Rule], ...] = (
-    *(_CONTROL, _LOOPS, _QUANTIZATION, _NBITS, classes.RULES, fold.RULES, _GATHERS, cleanup.RULES, [MERGE_EQUAL]),
+    *(
+        _CONTROL,
+        _SEQUENCES,
+        _LOOPS,
+        _QUANTIZATION,
+        _NBITS,
+        classes.RULES,
+        fold.RULES,
+        _GATHERS,
+        cleanup.RULES,
+        [MERGE_EQUAL],
+    ),
     *(_ACTIVATIONS, _NORMS, _ATTENTION, _WEIGHTS, _BRANCHES, _PADDING, [views], moves.RULES),
     *(_PROJECTIONS, _SPREAD, _TABLES, _RANGES),
 )
@@ -145,7 +157,7 @@ def _run(edit: Edit, level: int, disabled: frozenset[str], full: bool) -> None:
         Loops here, too, as their bodies are made anew for other types, which only those not yet rewritten allow.
         """
         changed = False
-        while step("control flow", _CONTROL, _LOOPS):
+        while step("control flow", _CONTROL, _SEQUENCES, _LOOPS):
             edit.graph.refresh()
             changed = True
         return changed

@@ -23,15 +23,15 @@ from jitonnx.passes.rewriting import Edit, Result, producer, ranked, rule, scala
 from jitonnx.passes.rules import control
 
 
-def _changed(node: Node, parts: Parts, nodes: Sequence[Node], edit: Edit) -> tuple[Value, ...]:
+def changed(node: Node, parts: Parts, nodes: Sequence[Node], edit: Edit) -> tuple[Value, ...]:
     """The outputs of a loop with these parts, whose body has these nodes."""
-    copy = _copied(node.bodies[0], nodes, parts.body_inputs, parts.body_outputs)
+    copy = copied(node.bodies[0], nodes, parts.body_inputs, parts.body_outputs)
     names = [f"{node.name}_{place}" for place in range(len(parts.handed_on) + len(parts.rows))]
     given = [*parts.arguments, *(outer for outer, _ in parts.captured)]
     return edit.add_loop(node, given, copy, len(parts.captured), names)
 
 
-def _copied(body: Graph, nodes: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value]) -> Graph:
+def copied(body: Graph, nodes: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value]) -> Graph:
     """A graph of some of a body's nodes."""
     copy = extract(nodes, inputs, [value.type for value in inputs], outputs, assumptions=body.assumptions.apart())
     copy.name = body.name
@@ -50,17 +50,17 @@ def loop_invariants(node: Node, edit: Edit) -> Result:
     pairs = zip(parts.initial, parts.carried, strict=True)
     moved = tuple(pair for pair, same in zip(pairs, still, strict=True) if same)
     rest = parts._replace(
-        initial=_without(parts.initial, still),
-        carried=_without(parts.carried, still),
-        handed_on=_without(parts.handed_on, still),
+        initial=without(parts.initial, still),
+        carried=without(parts.carried, still),
+        handed_on=without(parts.handed_on, still),
         captured=(*parts.captured, *moved),
     )
-    made = iter(_changed(node, rest, list(node.bodies[0]), edit))
+    made = iter(changed(node, rest, list(node.bodies[0]), edit))
     states = [before if same else next(made) for before, same in zip(parts.initial, still, strict=True)]
     return [*states, *made]
 
 
-def _without(values: Sequence[Value], taken: Sequence[bool]) -> tuple[Value, ...]:
+def without(values: Sequence[Value], taken: Sequence[bool]) -> tuple[Value, ...]:
     return tuple(value for value, gone in zip(values, taken, strict=True) if not gone)
 
 
@@ -82,13 +82,13 @@ def hoisted(node: Node, edit: Edit) -> Result:
             fixed.update(one.outputs)
     if not hoisted:
         return None
-    copy = _copied(body, list(hoisted), list(outer), [value for one in hoisted for value in one.outputs])
+    copy = copied(body, list(hoisted), list(outer), [value for one in hoisted for value in one.outputs])
     results = edit.inline(copy, list(outer.values()))
     made = dict(zip((value for one in hoisted for value in one.outputs), results, strict=True))
     left = [one for one in body if one not in hoisted]
     read = {value for one in left for value in one.inputs} | set(body.outputs)
     captured = tuple((new, inner) for inner, new in made.items() if inner in read)
-    return _changed(node, parts._replace(captured=(*parts.captured, *captured)), left, edit)
+    return changed(node, parts._replace(captured=(*parts.captured, *captured)), left, edit)
 
 
 def _never_fails(node: Node) -> bool:
@@ -165,7 +165,7 @@ def _scanned_product(node: Node, parts: Parts, product: Node, edit: Edit) -> Res
     scanned = (*parts.scanned[:place], done, *parts.scanned[place + 1 :])
     elements = (*parts.elements[:place], product.output, *parts.elements[place + 1 :])
     left = [one for one in node.bodies[0] if one is not product]
-    return _changed(node, parts._replace(scanned=scanned, elements=elements), left, edit)
+    return changed(node, parts._replace(scanned=scanned, elements=elements), left, edit)
 
 
 def _gathered_product(
@@ -176,7 +176,7 @@ def _gathered_product(
     done = edit.add(MatMul(), outer[table], _outer_matrix(product.inputs[1], outer, edit))
     # The body as a graph of its own, in which the gather reads the product.
     (body,) = node.bodies
-    copy = _copied(body, list(body), parts.body_inputs, parts.body_outputs)
+    copy = copied(body, list(body), parts.body_inputs, parts.body_outputs)
     inner = copy.add_input(f"{product.output.name}_of_all", done.type)
     values = dict(zip((v for one in body for v in one.outputs), (v for one in copy for v in one.outputs), strict=True))
     values |= dict(zip(parts.body_inputs, copy.inputs, strict=False))
@@ -250,7 +250,7 @@ def batched(node: Node, edit: Edit) -> Result:
             name=node.name,
             outputs=[value.name for value in body.outputs],
             origin=edit.origin,
-            bodies=(_copied(body, list(body), body.inputs, body.outputs),),
+            bodies=(copied(body, list(body), body.inputs, body.outputs),),
             captures=node.captures,
         )
     )
@@ -275,7 +275,7 @@ def appended(node: Node, edit: Edit) -> Result:
     joined = [value for value, axis in zip(parts.handed_on, axes, strict=True) if axis]
     if len(set(joined)) < len(joined) or not all(map(ranked, (one.producer for one in joined if one.producer))):
         return None
-    copy = _copied(body, list(body), parts.body_inputs, parts.body_outputs)
+    copy = copied(body, list(body), parts.body_inputs, parts.body_outputs)
     state = len(parts.head)
     given = list(parts.initial)
     for place, axis in enumerate(axes):
@@ -338,7 +338,7 @@ def unrolled(node: Node, edit: Edit) -> Result:
                 edit.add(Gather(axis=axis), x, edit.constant(np.array(len(numbers) - 1 - number if back else number)))
                 for x, axis, back in _scanned(node, parts)
             ]
-            own = _copied(body, list(body), body.inputs, body.outputs)
+            own = copied(body, list(body), body.inputs, body.outputs)
             results = edit.inline(own, [*head, *states, *elements, *captured])
             results = results[len(results) - len(states) - len(rows) :]  # without the condition
             states = results[: len(states)]
