@@ -2,19 +2,42 @@
 
 `dataclasses.dataclass` writes the source of each method and compiles it, 0.3 to 0.5 ms a class, and a start defines a
 hundred classes of which a model needs thirty. `dataclass` here does the same, put off: the first instance of a class
-(or the first look at its fields) makes the methods, all in one go, and from then on it is an ordinary data class.
+(or the first look at its fields) finds the fields. Most classes have a handful of instances, so their methods go from
+field to field at first; when they have been called `_FEW` times they are compiled, all in one go, and from then on it
+is an ordinary data class.
 One thing differs: a frozen class does not say so to `dataclasses`, so its subclasses have to be made here too.
 
 `NamedTuple` is that of `typing`, of which a start defines a hundred, too, at 0.1 ms each: there a class is made twice,
-its annotations are looked at, and its constructor is compiled. Here the constructor waits for the first instance.
+its annotations are looked at, and its constructor is compiled. Here that waits for `_FEW` instances, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from jitonnx import forks
+
+_FEW = 24
+"""Calls of a class's methods before they are compiled, which takes as long as a hundred such calls."""
+
+
+def _bound(
+    names: Sequence[str], defaults: Mapping[str, Any], arguments: Sequence[Any], named: Mapping[str, Any]
+) -> list[Any] | None:
+    """The values of parameters, in their order; None for arguments that do not fit."""
+    values, taken = list(arguments), 0
+    for name in names[len(arguments) :]:
+        if name in named:
+            taken += 1
+            values.append(named[name])
+        elif name in defaults:
+            values.append(defaults[name])
+        else:
+            return None
+    return values if taken == len(named) and len(values) == len(names) else None
+
 
 if TYPE_CHECKING:
     from dataclasses import dataclass
@@ -34,7 +57,11 @@ else:
         __slots__ = ()
 
         def __new__(cls, /, *arguments, **named):
-            """The first instance: gives the class its constructor."""
+            """Make one of the first instances. After these, or for arguments that do not fit, the class gets its
+            constructor, which tells what is wrong with them."""
+            values = _bound(cls._fields, cls._field_defaults, arguments, named) if next(cls._few, False) else None
+            if values is not None:
+                return tuple.__new__(cls, values)
             made = next(each for each in cls.__mro__ if "_fields" in each.__dict__)
             made.__new__ = staticmethod(_constructor(made))
             return made.__new__(cls, *arguments, **named)
@@ -84,6 +111,7 @@ else:
                 raise TypeError(f"{name} needs fields, those with defaults last, and NamedTuple as its only base")
             getters = {field: _field_getter(place, None) for place, field in enumerate(names)}
             own = {"__slots__": (), "_fields": names, "_field_defaults": defaults, "__match_args__": names}
+            own["_few"] = repeat(True, _FEW)
             return type(name, (_NamedTuple,), {**namespace, **getters, **own})
 
     class NamedTuple(tuple, metaclass=_MakesNamedTuples):
@@ -121,15 +149,74 @@ class _Pending:
         if "__hash__" in self._stubs and not self._options.get("frozen"):
             cls.__hash__ = None  # type: ignore[assignment]
             wanted.discard("__hash__")
-        for name, method in _methods(cls, wanted, bool(self._options.get("frozen"))).items():
+        frozen = bool(self._options.get("frozen"))
+        for name, method in _first_methods(cls, wanted, frozen, repeat(True, _FEW)).items():
             setattr(cls, name, method)
 
 
 _GENERATED = ("__eq__", "__hash__", "__init__")
 
 
-def _methods(cls: type, wanted: Collection[str], frozen: bool) -> dict[str, Any]:
-    """Those methods of a data class that are wanted, compiled as one text: most of the time goes by texts."""
+def _first_methods(cls: type, wanted: Collection[str], frozen: bool, few: Iterator[bool]) -> dict[str, Any]:
+    """Those methods of a data class that are wanted, which go from field to field; after a few calls they give way."""
+    from dataclasses import MISSING, fields
+
+    entries = fields(cls)  # type: ignore[arg-type]
+    by_place = [entry.name for entry in entries if entry.init and not entry.kw_only]
+    parameters = by_place + [entry.name for entry in entries if entry.init and entry.kw_only]
+    factories = {entry.name: entry.default_factory for entry in entries if entry.default_factory is not MISSING}
+    defaults: dict[str, Any] = {name: MISSING for name in factories}
+    defaults |= {entry.name: entry.default for entry in entries if entry.default is not MISSING}
+    compared = [entry.name for entry in entries if entry.compare]
+    follows = hasattr(cls, "__post_init__")
+
+    def compiled(name: str) -> Any:
+        with _making:
+            if cls.__dict__[name] is made[name]:
+                for each, method in _compiled_methods(cls, wanted, frozen).items():
+                    setattr(cls, each, method)
+        return cls.__dict__[name]
+
+    def __init__(self: Any, *arguments: Any, **named: Any) -> None:
+        fits = len(arguments) <= len(by_place) and next(few, False)
+        values = _bound(parameters, defaults, arguments, named) if fits else None
+        if values is None:
+            compiled("__init__")(self, *arguments, **named)
+            return
+        given = dict(zip(parameters, values, strict=True))
+        for entry in entries:
+            name = entry.name
+            value = given.get(name, MISSING)
+            if value is MISSING and name in factories:
+                value = factories[name]()
+            if value is not MISSING and frozen:
+                self.__dict__[name] = value
+            elif value is not MISSING:
+                setattr(self, name, value)
+        if follows:
+            self.__post_init__()
+
+    def __eq__(self: Any, other: Any) -> Any:
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        if not next(few, False):
+            return compiled("__eq__")(self, other)
+        return [getattr(self, name) for name in compared] == [getattr(other, name) for name in compared]
+
+    def __hash__(self: Any) -> int:
+        if not next(few, False):
+            return compiled("__hash__")(self)  # type: ignore[no-any-return]
+        return hash(tuple([getattr(self, name) for name in compared]))
+
+    every: dict[str, Any] = {"__init__": __init__, "__eq__": __eq__, "__hash__": __hash__}
+    made = {name: every[name] for name in sorted(wanted)}
+    for name, method in made.items():
+        method.__qualname__ = f"{cls.__qualname__}.{name}"
+    return made
+
+
+def _compiled_methods(cls: type, wanted: Collection[str], frozen: bool) -> dict[str, Any]:
+    """The same methods, compiled as one text: most of the time goes by texts."""
     from dataclasses import MISSING, fields
 
     entries = fields(cls)  # type: ignore[arg-type]

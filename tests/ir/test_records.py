@@ -57,9 +57,18 @@ def _family(decorate: Any) -> tuple[type, ...]:
 ORIGINAL, LATER = _family(dataclasses.dataclass), _family(records.dataclass)
 
 
+def _use_often(cls: Any, *arguments: Any) -> None:
+    """Have the methods of a class compiled."""
+    for _ in range(records._FEW + 1):
+        cls(*arguments)
+
+
+@pytest.mark.parametrize("often", [False, True])
 @pytest.mark.parametrize("number", range(4))
-def test_same_as_data_classes(number: int) -> None:
-    original, later = ORIGINAL[number], LATER[number]
+def test_same_as_data_classes(number: int, often: bool) -> None:
+    original, later = ORIGINAL[number], _family(records.dataclass)[number]
+    if often:
+        _use_often(later, 2)
     a, b = original(2), later(2)
     assert repr(a) == repr(b)
     assert [f.name for f in dataclasses.fields(a)] == [f.name for f in dataclasses.fields(b)]
@@ -71,8 +80,11 @@ def test_same_as_data_classes(number: int) -> None:
     assert set(vars(original)) == set(vars(later))
 
 
-def test_frozen() -> None:
-    _, derived, _, _ = LATER
+@pytest.mark.parametrize("often", [False, True])
+def test_frozen(often: bool) -> None:
+    _, derived, _, _ = _family(records.dataclass)
+    if often:
+        _use_often(derived, 1)
     made = derived(1, ("x",))
     with pytest.raises(FrozenInstanceError, match="first"):
         made.first = 2
@@ -93,6 +105,35 @@ def test_put_off_until_used() -> None:
     assert not isinstance(base.__dict__["__dataclass_fields__"], records._Pending)  # a subclass needs its base
     assert isinstance(mutable.__dict__["__dataclass_fields__"], records._Pending)
     assert dataclasses.is_dataclass(mutable) and [f.name for f in dataclasses.fields(mutable)] == ["a", "b"]
+
+
+@pytest.mark.parametrize("often", [False, True])
+def test_arguments(often: bool) -> None:
+    """Arguments are bound as Python does it, in the plain methods and in the compiled ones."""
+
+    @records.dataclass
+    class Options:
+        name: str
+        sizes: list[int] = field(default_factory=list)
+        level: int = field(default=3, kw_only=True)
+        notes: list[str] = field(default_factory=list, init=False)
+
+    if often:
+        _use_often(Options, "a")
+    made = Options("a", level=4)
+    assert list(vars(made).items()) == [("name", "a"), ("sizes", []), ("level", 4), ("notes", [])]
+    assert Options(sizes=[1], name="a").sizes == [1] and Options("a").sizes is not Options("a").sizes
+    assert made == Options("a", [], level=4) != Options("a") and made != "a"
+    for arguments, named, wrong in (
+        ((), {}, "name"),
+        (("a", [], 4), {}, "positional"),
+        (("a",), {"name": "b"}, "multiple values"),
+        (("a",), {"length": 1}, "unexpected"),
+        (("a",), {"notes": []}, "unexpected"),
+    ):
+        with pytest.raises(TypeError, match=wrong):
+            Options(*arguments, **named)  # type: ignore[arg-type]
+    assert Options("a").level == 3
 
 
 @records.dataclass(frozen=True)
@@ -157,7 +198,18 @@ class _Plain(typing.NamedTuple):
     sizes: tuple[int, ...] = (1, 2)
 
 
-@pytest.mark.parametrize("kind", [_Tree, _Plain])
+class _Compiled(records.NamedTuple):
+    """A node."""
+
+    name: str
+    left: "_Compiled | None" = None
+    sizes: tuple[int, ...] = (1, 2)
+
+
+_use_often(_Compiled, "a")
+
+
+@pytest.mark.parametrize("kind", [_Tree, _Compiled, _Plain])
 def test_named_tuples_are_those_of_typing(kind: Any) -> None:
     leaf = kind("leaf")
     tree = kind("top", left=leaf, sizes=())
@@ -169,7 +221,7 @@ def test_named_tuples_are_those_of_typing(kind: Any) -> None:
     assert type(pickle.loads(pickle.dumps(tree))) is type(copy.copy(tree)) is type(tree) is kind
     assert kind.__match_args__ == kind._fields == ("name", "left", "sizes")
     assert kind._field_defaults == {"left": None, "sizes": (1, 2)} and kind.__doc__ == "A node."
-    assert list(inspect.signature(kind).parameters) == list(kind._fields)
+    assert kind is _Tree or list(inspect.signature(kind).parameters) == list(kind._fields)
     assert isinstance(tree, tuple) and not hasattr(tree, "__dict__")
     match tree:
         case kind(name, kind() as inner):
