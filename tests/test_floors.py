@@ -11,7 +11,7 @@ import pytest
 ALLOWED = {
     "proto": {"forks", "records"},
     "ir": {"records", "forks"},
-    "runtime": {"ending", "errors", "metadata", "records", "forks", "draws"},
+    "runtime": {"ending", "errors", "metadata", "records", "forks", "draws", "kernels"},
     "computation": {"ir", "records", "forks", "draws", "philox"},
     "ops": {"ir", "computation", "records", "forks"},
     "gradient": {"ir", "computation", "ops"},
@@ -184,6 +184,12 @@ def test_a_floor_imports_what_is_below(place: str) -> None:
     ours = {(module.split(".")[1], name) for module, name in read if module.startswith("jitonnx.")}
     assert {(part, name) for part, name in ours if part not in allowed} == set()
     assert {part for part, _ in ours} >= ALLOWED[place], "something is allowed that nobody needs"
+
+
+def test_of_kernels_the_runtime_knows_how_text_is_written() -> None:
+    """Native functions are written with the same builder as kernels."""
+    read = {module for path in folder("runtime").rglob("*.py") for module in imported(path)}
+    assert {module for module in read if module.startswith("jitonnx.kernels")} == {"jitonnx.kernels.language.ir"}
 
 
 def test_every_folder_and_module_is_on_a_floor() -> None:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import functools
 import os
-from pathlib import Path
 
 from jitonnx.kernels.spec import KernelSpec
 from jitonnx.plan.calls import KernelCall, Stage
 from jitonnx.records import dataclass
-from jitonnx.runtime.cache import KernelCache
 from jitonnx.runtime.digest import sha256
+from jitonnx.runtime.sources import source_digest
 from jitonnx.target import Target
-from jitonnx.versions import source_stamps, versions
+from jitonnx.versions import versions
 
 
 @dataclass(frozen=True)
@@ -45,24 +44,7 @@ def _key(code: Code, target: Target) -> str:
 
 @functools.cache
 def _library_digest() -> str:
-    """A digest of the kernel library and of this package: code written anew is never taken from the cache.
-
-    Reading a hundred files takes 5 ms. So their digest is kept with the kernels, by the files' times and sizes, as
-    Python keeps compiled modules.
-    """
+    """A digest of the kernel library and of this package: code written anew is never taken from the cache."""
     import jitonnx.kernels
 
-    folders = (jitonnx.kernels.__path__[0], os.path.dirname(__file__))
-    files = {folder: source_stamps(folder) for folder in folders}
-    stamps = [stamp for found in files.values() for stamp in found]
-    cache, key = KernelCache(), f"sources {stamps!r}"
-    known = cache.get(key)
-    if known is not None:
-        return known.decode()
-    digest = sha256()
-    for folder, found in files.items():
-        for path, _, _ in found:
-            digest.update(Path(path).relative_to(folder).as_posix().encode())
-            digest.update(Path(path).read_bytes())
-    cache.put(key, digest.hexdigest().encode())
-    return digest.hexdigest()
+    return source_digest(jitonnx.kernels.__path__[0], os.path.dirname(__file__))

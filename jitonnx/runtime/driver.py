@@ -22,15 +22,14 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from jitonnx import forks
 from jitonnx.records import NamedTuple
 
 from .cache import KernelCache
-from .digest import sha256
 from .images import find_linked, load_linked
+from .sources import source_digest
 
 _BLOCKS = tuple(f"block_{name}" for name in ("malloc", "calloc", "realloc", "free", "trim", "count"))
 
@@ -38,11 +37,12 @@ _BLOCKS = tuple(f"block_{name}" for name in ("malloc", "calloc", "realloc", "fre
 class _Part(NamedTuple):
     """A part of the driver, which is compiled by itself when it is first called for.
 
-    functions: those that others than the driver call. needs: the parts whose functions (`native.emit.SHARED`) its own
-    call; they are linked with it.
+    functions: those that others than the driver call. modules: what it is compiled of. needs: the parts whose functions
+    (`native.emit.SHARED`) its own call; they are linked with it.
     """
 
     functions: tuple[str, ...]
+    modules: tuple[str, ...]
     needs: tuple[str, ...] = ()
 
     @property
@@ -51,13 +51,16 @@ class _Part(NamedTuple):
 
 
 PARTS = {
-    "runs": _Part(("execute", "lay_out", "place", "trim", "reclaim", "acquire", "stop", "entry")),
-    "sizes": _Part(("perform", "instantiate"), ("runs",)),
-    "chains": _Part(("loop", "chain"), ("runs", "sizes")),
-    "blocks": _Part(_BLOCKS, ("runs",)),
+    "runs": _Part(("execute", "lay_out", "place", "trim", "reclaim", "acquire", "stop", "entry"), ("runs", "upkeep")),
+    "sizes": _Part(("perform", "instantiate"), ("sizes",), ("runs",)),
+    "chains": _Part(("loop", "chain"), ("chains",), ("runs", "sizes")),
+    "blocks": _Part(_BLOCKS, ("blocks",), ("runs",)),
 }
 """What every run needs; what makes programs for new sizes; loops and chains of programs; and memory of large outputs.
 Most models need the first alone, which is half of it all."""
+_SELDOM = ("upkeep", "blocks")
+"""Modules of what runs do now and then: threads begin, end and go to sleep, frames grow, a program's tables are made.
+They are compiled as they are written, in a seventh of the time that LLVM takes otherwise."""
 _DARWIN = sys.platform == "darwin"
 _MONOTONIC_CLOCK = 6 if _DARWIN else 1
 _SET_MASK = 3 if _DARWIN else 2
@@ -200,15 +203,15 @@ def driver_code(cache: KernelCache, parts: Iterable[str]) -> DriverCode:
     """The object code of these parts of the driver and of those that they need, from the cache if it is there."""
     wanted = dict.fromkeys(each for part in parts for each in (*PARTS[part].needs, part))
     symbols = tuple(symbol for part in wanted for symbol in PARTS[part].symbols)
-    return DriverCode(symbols, [_object(cache, part) for part in wanted])
+    return DriverCode(symbols, [_object(cache, module) for part in wanted for module in PARTS[part].modules])
 
 
-def _object(cache: KernelCache, part: str) -> bytes:
-    key = _version(part)
+def _object(cache: KernelCache, module: str) -> bytes:
+    key = _version(f"module {module}")
     code = cache.get(key)
     if code is None:
         try:
-            code = _compile(part)
+            code = _compile(module)
         except BaseException:  # Ctrl-C
             forks.release_llvm()
             raise
@@ -216,83 +219,84 @@ def _object(cache: KernelCache, part: str) -> bytes:
     return code
 
 
-def _version(part: str) -> str:
-    """Names a part's code by what it depends on."""
+def _version(what: str) -> str:
+    """Names code of the driver, that of a part or a module, by what it depends on."""
     import llvmlite  # the package alone, without LLVM
 
-    return f"{part} of driver {driver_digest()} llvmlite {llvmlite.__version__} {os.uname().machine} {sys.platform}"
+    return f"{what} of driver {driver_digest()} llvmlite {llvmlite.__version__} {os.uname().machine} {sys.platform}"
 
 
 @functools.cache
 def driver_digest() -> str:
     """A digest of the driver's source, and so of what it takes frames and arrays to look like."""
-    digest = sha256()
-    package = Path(__file__).parent
-    for source in [
-        package / "layout.py",
-        package / "driver.py",
-        package / "arithmetic.py",
-        *sorted((package / "native").glob("*.py")),
-    ]:
-        digest.update(source.read_bytes())
-    return digest.hexdigest()
+    import jitonnx.kernels
+
+    package = os.path.dirname(__file__)
+    own = (os.path.join(package, name) for name in ("layout.py", "driver.py", "arithmetic.py", "native"))
+    return source_digest(*own, os.path.join(jitonnx.kernels.__path__[0], "language", "ir.py"))
 
 
-_PASSES = ("always_inliner", "sroa", "simplify_cfg")
-"""What the driver's code is put through, in a fiftieth of the time of -O2."""
-_EACH_STEP = tuple(
-    f"jitonnx_{name}" for name in ("walk", "walk_watched", "advance", "hand_out", "do_units", "share", "member")
-)
-"""Its functions that do something for each step of a program: those get -O2's passes, by which a step that threads
-share takes 8 % less time."""
+_PASSES = ("sroa", "simplify_cfg")
+"""What the driver's code is put through. Nothing is computed twice as it is written, and -O2 makes no loop shorter."""
 
 
-def _compile(part: str) -> bytes:
-    """A part of the driver as object code for any CPU of this architecture."""
+def _compile(name: str) -> bytes:
+    """A module of the driver as object code for any CPU of this architecture."""
     import llvmlite.binding as llvm
-    import llvmlite.ir as ir
+
+    from jitonnx.kernels.language import ir
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    module = ir.Module(f"jitonnx_driver_{part}")
-    module.triple = llvm.get_process_triple()
-    _define(part, module)
+    module = ir.Module(llvm.get_process_triple(), settled=True)
+    _define(name, module)
     parsed = llvm.parse_assembly(str(module))
     parsed.verify()
-    machine = llvm.Target.from_triple(module.triple).create_target_machine(opt=2, reloc="pic", codemodel="small")
-    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
+    level = 0 if name in _SELDOM else 2
+    machine = llvm.Target.from_triple(module.triple).create_target_machine(opt=level, reloc="pic", codemodel="small")
+    if name in _SELDOM:
+        return machine.emit_object(parsed)
     passes = llvm.create_new_module_pass_manager()
-    for name in _PASSES:
-        getattr(passes, f"add_{name}_pass")()
-    passes.run(parsed, builder)
-    for name in _EACH_STEP if part == "runs" else ():
-        builder.getFunctionPassManager().run(parsed.get_function(name), builder)
+    for each in _PASSES:
+        getattr(passes, f"add_{each}_pass")()
+    passes.run(parsed, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2)))
     return machine.emit_object(parsed)
 
 
-def _define(part: str, module: Any) -> None:
-    """Write the functions of a part into a module."""
-    if part == "runs":
-        from .native import entry, floats, frames, memory, placement, sync, tables, team, walk
+def _define(name: str, module: Any) -> None:
+    """Write the functions of a module."""
+    if name == "runs":
+        from .native import entry, floats, frames, sync, team, walk
 
-        sync.define(module, _MONOTONIC_CLOCK)
+        sync.define(module)
         floats.define(module)
         walk.define_walk(module)
-        team.define(module, _SET_MASK)
+        team.define(module)
         walk.define_runs(module)
-        memory.define(module, sys.platform == "linux")
         frames.define(module)
+        entry.define(module)
+    elif name == "upkeep":
+        from .native import floats, frames, memory, placement, sync, tables, team, walk
+
+        sync.define_sleep(module, _MONOTONIC_CLOCK)
+        floats.define(module)
+        walk.define_watched(module)
+        team.define_workers(module, _SET_MASK)
+        memory.define(module, sys.platform == "linux")
+        frames.define_growth(module)
+        tables.define(module, exported=True)
+        placement.define(module, exported=True)
+    elif name == "sizes":
+        from .native import arithmetic, instantiation, placement, tables
+
         tables.define(module)
         placement.define(module)
-        entry.define(module)
-    elif part == "sizes":
-        from .native import arithmetic, instantiation
-
         arithmetic.define(module)
         instantiation.define(module)
-    elif part == "chains":
-        from .native import chains, loops
+    elif name == "chains":
+        from .native import chains, entry, loops
 
+        entry.define_given(module)
         loops.define(module)
         chains.define(module)
     else:

@@ -26,7 +26,8 @@ from jitonnx.runtime.artifact import Artifact, ArtifactError, ModelInfo, open_ar
 from jitonnx.runtime.cache import DEFAULT_LIMIT
 from jitonnx.runtime.cpu import cpu_identity
 from jitonnx.runtime.digest import sha256
-from jitonnx.versions import source_stamps, versions
+from jitonnx.runtime.sources import source_stamps
+from jitonnx.versions import versions
 
 if TYPE_CHECKING:
     import threading

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, ClassVar, TypeAlias
 
@@ -613,6 +613,9 @@ class IRBuilder:
         typ = PairType(value.type, _BIT)
         return self._instruction(typ, f"cmpxchg {pointer}, {expected}, {value} {ordering} {failed}")
 
+    def store_atomic(self, value: Value, pointer: Value, ordering: str, align: int) -> Instruction:
+        return self._instruction(VoidType(), f"store atomic {value}, {pointer} {ordering}, align {align}")
+
     def fence(self, ordering: str) -> None:
         self._instruction(VoidType(), f"fence {ordering}")
 
@@ -648,11 +651,29 @@ class IRBuilder:
             return value
         return self.asm(FunctionType(value.type, [value.type]), "", "=r,0", [value], side_effect=False)
 
+    def _intrinsic(self, name: str, result: Type, *arguments: Value) -> Value:
+        """What LLVM's own function on integers of the first argument's type gives."""
+        full = f"llvm.{name}.{arguments[0].type}"
+        kind = FunctionType(result, [argument.type for argument in arguments])
+        return self.call_pure(self.module.globals.get(full) or Function(self.module, kind, full), arguments)
+
     def cttz(self, value: Value, zero_is_undefined: Value) -> Value:
         """How many of the lowest bits are 0."""
-        name, kind = f"llvm.cttz.{value.type}", FunctionType(value.type, [value.type, _BIT])
-        function = self.module.globals.get(name) or Function(self.module, kind, name)
-        return self.call_pure(function, [value, zero_is_undefined])
+        return self._intrinsic("cttz", value.type, value, zero_is_undefined)
+
+    def ctlz(self, value: Value, zero_is_undefined: Value) -> Value:
+        """How many of the highest bits are 0."""
+        return self._intrinsic("ctlz", value.type, value, zero_is_undefined)
+
+    def sadd_with_overflow(self, a: Value, b: Value) -> Value:
+        """A pair: the sum, wrapped around, and whether it was. So it is with differences and products."""
+        return self._intrinsic("sadd.with.overflow", PairType(a.type, _BIT), a, b)
+
+    def ssub_with_overflow(self, a: Value, b: Value) -> Value:
+        return self._intrinsic("ssub.with.overflow", PairType(a.type, _BIT), a, b)
+
+    def smul_with_overflow(self, a: Value, b: Value) -> Value:
+        return self._intrinsic("smul.with.overflow", PairType(a.type, _BIT), a, b)
 
     # ------------------------------------------------------------ control
 
@@ -666,6 +687,14 @@ class IRBuilder:
 
     def cbranch(self, condition: Value, yes: Block, no: Block) -> Instruction:
         return self._terminate(f"br {condition}, label {yes.reference}, label {no.reference}")
+
+    def switch(self, number: Value, cases: Mapping[int, Block], otherwise: Block) -> Instruction:
+        """Go to the block of the number."""
+        listed = " ".join(f"{number.type} {case}, label {block.reference}" for case, block in cases.items())
+        return self._terminate(f"switch {number}, label {otherwise.reference} [ {listed} ]")
+
+    def unreachable(self) -> None:
+        self._terminate("unreachable")
 
     def ret(self, value: Value) -> None:
         self._terminate(f"ret {value}")

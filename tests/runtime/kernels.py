@@ -1,4 +1,4 @@
-"""Kernels for testing the runtime, written with llvmlite's IR builder, and programs made of them."""
+"""Kernels for testing the runtime, written as the native functions are, and programs made of them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import functools
 from collections.abc import Mapping, Sequence
 
 import llvmlite.binding as llvm
-import llvmlite.ir as ir
 import numpy as np
 
+from jitonnx.kernels.language import ir
 from jitonnx.runtime.executable import Executable
 from jitonnx.runtime.loader import CodeImage, load
 from jitonnx.runtime.native.emit import POINTER, WORD, Code
@@ -101,16 +101,14 @@ def compile_module(module: ir.Module | str) -> bytes:
     return machine.emit_object(llvm.parse_assembly(str(module)))
 
 
-def new_module(name: str) -> ir.Module:
-    module = ir.Module(name)
-    module.triple = llvm.get_process_triple()
-    return module
+def new_module() -> ir.Module:
+    return ir.Module(llvm.get_process_triple(), settled=True)
 
 
 @functools.cache
 def object_code() -> bytes:
     """One object with all the kernels."""
-    module = new_module("test_kernels")
+    module = new_module()
     _elementwise(module, "add_one", 1, "add_one")
     _elementwise(module, "scale", 1, "scale")
     _elementwise(module, "add", 2, "add")

@@ -17,7 +17,7 @@ from tests.runtime.kernels import SYMBOLS, compile_module, new_module, object_co
 
 
 def constant(name: str, value: int) -> bytes:
-    module = new_module(name)
+    module = new_module()
     Code(module, f"i64 {name}()", exported=True).give(value)
     return compile_module(module)
 

@@ -11,7 +11,7 @@ from tests.runtime.kernels import SYMBOLS, compile_module, new_module, object_co
 
 
 def _constant(name: str, value: int) -> bytes:
-    module = new_module(name)
+    module = new_module()
     Code(module, f"i64 {name}()", exported=True).give(value)
     return compile_module(module)
 
@@ -49,7 +49,7 @@ def test_missing_symbols_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(LoadError, match="no_such_kernel"):
         load([object_code()], ["no_such_kernel"])
     monkeypatch.setitem(EXTERNAL, "no_such_function", "i64 no_such_function()")
-    module = new_module("calls")
+    module = new_module()
     code = Code(module, "i64 calls()", exported=True)
     code.give(code.call("no_such_function"))
     with pytest.raises(LoadError):

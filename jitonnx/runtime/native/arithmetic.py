@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import llvmlite.ir as ir
+from jitonnx.kernels.language import ir
 
 from ..arithmetic import Operation
 from ..layout import WORD_BYTES
@@ -39,7 +39,7 @@ class _Interpreter:
         kind, self.target, first, second = (code.load(code.at(place, WORD_BYTES * n)) for n in range(4))
         code.store(self.at, code.add(code.load(self.at), 1))
         self.a, self.b = code.load(self._word("registers", first)), code.load(self._word("registers", second))
-        self.switch = build.switch(kind, self.unknown)
+        self.kind = kind
 
     def emit(self) -> None:
         """Emit what each operation does, and the end of the function."""
@@ -65,12 +65,12 @@ class _Interpreter:
             Operation.MISS: self._miss,
             Operation.END: lambda: code.give(code.load(self.count)),
         }
+        blocks = {operation: build.append_basic_block(operation.name.lower()) for operation in cases}
+        build.switch(self.kind, {int(operation): block for operation, block in blocks.items()}, self.unknown)
         for operation, emit in cases.items():
-            block = code.function.append_basic_block(operation.name.lower())
-            self.switch.add_case(WORD(int(operation)), block)
-            build.position_at_end(block)
+            build.position_at_end(blocks[operation])
             emit()
-            if not build.block.is_terminated:
+            if not build.block.terminated:
                 build.branch(self.head)
         build.position_at_end(self.unknown)
         build.unreachable()

@@ -8,7 +8,7 @@ library gave, and the block's size, as arrays may change their own.
 
 from __future__ import annotations
 
-import llvmlite.ir as ir
+from jitonnx.kernels.language import ir
 
 from ..layout import ALIGNMENT, BLOCKS, KEPT_BLOCKS, WORD_BYTES
 from .emit import POINTER, Code
@@ -46,7 +46,7 @@ def _entry_at(code: Code, index: ir.Value) -> ir.Value:
     return code.word_at(code.field(code["blocks"], BLOCKS, "entries"), index)
 
 
-def _drop(module: ir.Module) -> ir.Value:
+def _drop(module: ir.Module) -> None:
     """Take kept block number `index` out; returns it. The caller holds `blocks`."""
     code = Code(module, "ptr jitonnx_block_drop(ptr blocks, i64 index)")
     blocks = code["blocks"]

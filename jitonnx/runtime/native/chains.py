@@ -5,7 +5,7 @@ Python's objects are held here as in `entry`: a list of arrays, whose places lin
 
 from __future__ import annotations
 
-import llvmlite.ir as ir
+from jitonnx.kernels.language import ir
 
 from ..layout import (
     BINDING,

@@ -1,4 +1,5 @@
-"""A thin layer over llvmlite's IR builder: functions from C-like signatures, record fields by name, loops and branches.
+"""A thin layer over the builder of LLVM IR (`kernels.language.ir`): functions from C-like signatures, record fields by
+name, loops and branches.
 
     code = Code(module, "i64 count(ptr frame)")
     rows = code.word(code["frame"], FRAME, "row_count")
@@ -15,14 +16,15 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-import llvmlite.ir as ir
 import numpy as np
+
+from jitonnx.kernels.language import ir
 
 from ..layout import WORD_BYTES, offset
 
 WORD = ir.IntType(64)
-POINTER = ir.PointerType()
 _BYTE = ir.IntType(8)
+POINTER = _BYTE.as_pointer()
 _TYPES = {"void": ir.VoidType(), "i8": _BYTE, "i32": ir.IntType(32), "i64": WORD, "ptr": POINTER}
 
 _SIGNATURE = re.compile(r"(\w+) ([\w.]+)\((.*)\)")
@@ -81,23 +83,28 @@ EXTERNAL = _by_name(
 SHARED = _by_name(
     "i64 jitonnx_clock()",
     "void jitonnx_look(ptr watch)",
+    "i64 jitonnx_sleep(ptr member, i64 sequence, ptr watch)",
+    "void jitonnx_wake(ptr member)",
+    "void jitonnx_member(ptr team, i64 index, i64 sequence, ptr watch)",
+    "i64 jitonnx_start(ptr team)",
+    "void jitonnx_in_pieces(ptr frame, ptr row, i64 index, i64 begin, i64 end)",
+    "void jitonnx_walk_watched(ptr frame, i64 index, i64 first, i64 last, ptr stamps)",
     "void jitonnx_run(ptr frame, ptr stamps, ptr watch)",
+    "void jitonnx_load(ptr frame, ptr program)",
     "ptr jitonnx_take(ptr pool, ptr program)",
+    "ptr jitonnx_take_grown(ptr pool, ptr program)",
+    "void jitonnx_shed(ptr frame)",
     "void jitonnx_put_back(ptr frame)",
-    "void jitonnx_lay_out(ptr layout)",
-    "i64 jitonnx_place(ptr placement)",
     "i64 jitonnx_perform(ptr operations, ptr registers, ptr results, ptr missed)",
     "i64 jitonnx_instantiate(ptr plan, ptr block, i64 threads)",
     "i64 jitonnx_accepts(ptr entry, i64 index, ptr object)",
-    "i64 jitonnx_accepts_any_length(ptr entry, i64 index, ptr object)",
-    "i64 jitonnx_accepts_output(ptr entry, i64 index, ptr object)",
     "ptr jitonnx_make_output(ptr entry, i64 index)",
     "ptr jitonnx_make_outputs(ptr entry, ptr bases)",
     "i64 jitonnx_take_flags(ptr frame)",
     "i64 jitonnx_run_released(ptr entry, ptr frame, ptr watch)",
     "void jitonnx_ask_for_huge_pages(ptr block, i64 size)",
 )
-"""Native functions that those of other parts of the driver call (`driver.PARTS`), by name."""
+"""Native functions that those of other modules of the driver call (`driver.PARTS`), by name."""
 
 
 def _parse(signature: str) -> tuple[str, ir.FunctionType, list[str]]:
@@ -131,8 +138,7 @@ class Code:
 
     def number(self, value: int | ir.Value) -> ir.Value:
         """An i64: constants become one, values stay."""
-        # A member of an enumeration as a plain number: before Python 3.11, llvmlite writes its name into the code.
-        return WORD(int(value)) if isinstance(value, int) else value
+        return WORD(value) if isinstance(value, int) else value
 
     def add(self, left: int | ir.Value, right: int | ir.Value) -> ir.Value:
         return self.build.add(self.number(left), self.number(right))
@@ -179,7 +185,7 @@ class Code:
 
     def at(self, base: ir.Value, distance: int | ir.Value) -> ir.Value:
         """The address `distance` bytes behind `base`."""
-        return self.build.gep(base, [self.number(distance)], source_etype=_BYTE)
+        return self.build.gep(base, [self.number(distance)])
 
     def item(self, base: ir.Value, record: np.dtype[np.void], index: ir.Value) -> ir.Value:
         """The address of a record in an array of them."""
@@ -206,7 +212,7 @@ class Code:
         self.store(self.field(base, record, name), value)
 
     def load(self, source: ir.Value, kind: ir.Type = WORD) -> ir.Value:
-        return self.build.load(source, typ=kind)
+        return self.build.load(self.build.bitcast(source, kind.as_pointer()))
 
     def load_int(self, source: ir.Value, bits: int) -> ir.Value:
         """A signed integer of 8 or 32 bits, widened to i64."""
@@ -217,17 +223,15 @@ class Code:
 
     def watch(self, source: ir.Value) -> ir.Value:
         """Read a word that other threads write; in one order with all `publish`es (sequentially consistent)."""
-        return self.build.load_atomic(source, "seq_cst", 8, typ=WORD)
+        return self.build.load_atomic(self.build.bitcast(source, WORD.as_pointer()), "seq_cst", WORD_BYTES)
 
     def publish(self, target: ir.Value, value: int | ir.Value) -> None:
         """Write a word that other threads read; what was written before is seen by who sees this."""
-        # An exchange, as llvmlite's store_atomic does not take untyped pointers; on x86 such a store is one anyway.
-        self.build.atomic_rmw("xchg", target, self.number(value), "seq_cst")
+        self.build.store_atomic(self.number(value), target, "seq_cst", WORD_BYTES)
 
     def release(self, target: ir.Value, value: int) -> None:
         """Write a word that hands over what was written before to who sees this; on x86 as cheap as any store."""
-        # llvmlite's `store_atomic` compares types of pointers, and so does not take untyped ones.
-        self.build._insert(ir.instructions.StoreAtomicInstr(self.build.block, self.number(value), target, "release", 8))
+        self.build.store_atomic(self.number(value), target, "release", WORD_BYTES)
 
     def fetch_add(self, target: ir.Value, value: int | ir.Value) -> ir.Value:
         """Add to a word that other threads write; returns what it was."""
@@ -235,15 +239,12 @@ class Code:
 
     def exchange_if(self, target: ir.Value, expected: int | ir.Value, value: int | ir.Value) -> ir.Value:
         """Set a word that other threads write if it is `expected`; an i1 that says whether it was."""
-        result = self.build.cmpxchg(target, self.number(expected), self.number(value), "seq_cst")
+        result = self.build.cmpxchg(target, self.number(expected), self.number(value), "seq_cst", "seq_cst")
         return self.build.extract_value(result, 1)
 
     def local(self, size: int) -> ir.Value:
         """Memory of `size` bytes, a multiple of 8, that lives as long as the function runs."""
-        with self.build.goto_entry_block():
-            place = self.build.alloca(WORD, WORD(size // 8))
-        place.type = POINTER  # llvmlite types the address as i64*, and up to 0.45 that of a pointer as ptr*
-        return place
+        return self.build.bitcast(self.build.alloca(WORD, size // WORD_BYTES), POINTER)
 
     def variable(self, value: int | ir.Value) -> ir.Value:
         """The address of a local i64 that begins as `value`."""
@@ -262,19 +263,17 @@ class Code:
             with self.when(self.compare(index, ">=", end)):
                 leave()
             yield index
-            # LLVM is not to know how the counter advances: its search for other ones to take (loop strength reduction)
-            # took a fifth of code generation.
-            following = self.add(self.load(counter), 1)
-            self.store(counter, self.build.asm(ir.FunctionType(WORD, [WORD]), "", "=r,0", [following], False))
+            self.store(counter, self.build.advanced(self.add(self.load(counter), 1)))
 
     @contextmanager
-    def forever(self) -> Iterator[Callable[[], None]]:
+    def forever(self) -> Iterator[Callable[[], object]]:
         """`for (;;)`; gives a function that writes a `break`."""
-        again, after = self.function.append_basic_block("again"), self.function.append_basic_block("after")
+        again = self.build.append_basic_block("again")
+        after = self.function.append_basic_block("after", again)
         self.build.branch(again)
         self.build.position_at_end(again)
         yield lambda: self.build.branch(after)
-        if not self.build.block.is_terminated:
+        if not self.build.block.terminated:
             self.build.branch(again)
         self.build.position_at_end(after)
 
@@ -301,10 +300,10 @@ class Code:
 
     def call_stored(self, source: ir.Value, kind: ir.FunctionType, *arguments: int | ir.Value) -> ir.Value:
         """Call the function whose address is stored at `source`, as a function of type `kind`."""
-        return self._call(self.build.load(source, typ=kind.as_pointer()), *arguments)
+        return self._call(self.load(source, kind.as_pointer()), *arguments)
 
     def _call(self, function: ir.Value, *arguments: int | ir.Value) -> ir.Value:
-        parameters = function.function_type.args
+        parameters = function.type.pointee.arguments
         typed = [
             kind(given) if isinstance(given, int) else given for kind, given in zip(parameters, arguments, strict=True)
         ]

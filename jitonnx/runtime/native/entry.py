@@ -6,7 +6,7 @@ places before it offers this function.
 
 from __future__ import annotations
 
-import llvmlite.ir as ir
+from jitonnx.kernels.language import ir
 
 from ..layout import (
     ENTRY,
@@ -33,8 +33,6 @@ _SET_HANDLER = ir.FunctionType(POINTER, [POINTER])
 def define(module: ir.Module) -> None:
     """Add the entry to a module that has the functions of `frames`."""
     _accepts(module, "jitonnx_accepts")
-    _accepts(module, "jitonnx_accepts_any_length", any_size=-1)
-    _accepts(module, "jitonnx_accepts_output", "output")
     _bind_inputs(module)
     _make_output(module)
     _make_outputs(module)
@@ -42,6 +40,12 @@ def define(module: ir.Module) -> None:
     _take_flags(module)
     _run_released(module)
     _entry(module)
+
+
+def define_given(module: ir.Module) -> None:
+    """Add what tells whether chains can take arrays as they are given to a module."""
+    _accepts(module, "jitonnx_accepts_any_length", any_size=-1)
+    _accepts(module, "jitonnx_accepts_output", "output")
 
 
 def _accepts(module: ir.Module, name: str, tensor: str = "input", any_size: int | None = None) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import llvmlite.ir as ir
+from jitonnx.kernels.language import ir
 
 from ..layout import FRAME
 from .emit import WORD, Code

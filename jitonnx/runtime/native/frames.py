@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import llvmlite.ir as ir
+from jitonnx.kernels.language import ir
 
 from ..layout import FRAME, LOADED, POOL, PROGRAM, SEPARATION, WORD_BYTES
 from . import watch
@@ -29,13 +29,18 @@ _LIMITS = (("memory_bytes", "memory_bytes"), ("pointer_count", "pointer_limit"),
 
 
 def define(module: ir.Module) -> None:
-    """Add the functions to a module that has those of `memory` and `walk`."""
+    """Add how runs take frames and give them back to a module."""
     _load(module)
-    _shed(module)
-    _grow(module)
     _has_room(module)
     _take(module)
     _put_back(module)
+
+
+def define_growth(module: ir.Module) -> None:
+    """Add to a module with the functions of `memory` how frames get and lose memory, and runs that Python starts."""
+    _shed(module)
+    _grow(module)
+    _take_grown(module)
     _execute(module)
     _trim(module)
     _reclaim(module)
@@ -159,6 +164,21 @@ def _take(module: ir.Module) -> None:
     }
     return take_grown(pool, program)
     """
+    code = Code(module, "ptr jitonnx_take(ptr pool, ptr program)")
+    program = code["program"]
+    with _frames(code) as frame, _claimed(code, frame):
+        same = code.equal(code.word(frame, FRAME, "number"), code.word(program, PROGRAM, "number"))
+        with code.when(same, likely=True):
+            code.build.ret(frame)
+        with code.when(code.compare(code.call("jitonnx_has_room", frame, program), "!=", 0), likely=True):
+            code.call("jitonnx_load", frame, program)
+            code.build.ret(frame)
+        _let_go(code, frame)
+    code.build.ret(code.call("jitonnx_take_grown", code["pool"], program))
+
+
+def _take_grown(module: ir.Module) -> None:
+    """As `take`, where no frame has room: one grows, or another is made."""
     code = Code(module, "ptr jitonnx_take_grown(ptr pool, ptr program)")
     program = code["program"]
 
@@ -184,18 +204,6 @@ def _take(module: ir.Module) -> None:
         code.build.ret(extra)
     code.call("free", extra)
     code.build.ret(POINTER(None))
-
-    code = Code(module, "ptr jitonnx_take(ptr pool, ptr program)")
-    program = code["program"]
-    with _frames(code) as frame, _claimed(code, frame):
-        same = code.equal(code.word(frame, FRAME, "number"), code.word(program, PROGRAM, "number"))
-        with code.when(same, likely=True):
-            code.build.ret(frame)
-        with code.when(code.compare(code.call("jitonnx_has_room", frame, program), "!=", 0), likely=True):
-            code.call("jitonnx_load", frame, program)
-            code.build.ret(frame)
-        _let_go(code, frame)
-    code.build.ret(code.call("jitonnx_take_grown", code["pool"], program))
 
 
 def _put_back(module: ir.Module) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import llvmlite.ir as ir
+from jitonnx.kernels.language import ir
 
 from ..layout import CHAINED_INPUT, ENTRY, INSTANTIATION, LINK, ArrayField
 from .emit import WORD, Code

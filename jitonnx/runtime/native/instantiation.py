@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import llvmlite.ir as ir
+from jitonnx.kernels.language import ir
 
 from ..layout import ALIGNMENT, INSTANTIATION, LAYOUT, PLACEMENT, STEP_COLUMNS
 from .emit import WORD, Code

@@ -10,7 +10,7 @@ carried lies in places of the list, whose arrays may be of other sizes each time
 
 from __future__ import annotations
 
-import llvmlite.ir as ir
+from jitonnx.kernels.language import ir
 
 from ..layout import (
     CHAIN,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import llvmlite.ir as ir
+from jitonnx.kernels.language import ir
 
 from .emit import Code
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import llvmlite.ir as ir
+from jitonnx.kernels.language import ir
 
 from ..layout import ALIGNMENT, PLACED, PLACEMENT
 from .emit import Code
 
 
-def define(module: ir.Module) -> None:
+def define(module: ir.Module, exported: bool = False) -> None:
     """Add the functions to a module."""
     _insert(module)
     _offset(module)
-    _place(module)
+    _place(module, exported)
 
 
-def _place(module: ir.Module) -> None:
+def _place(module: ir.Module, exported: bool) -> None:
     """Fill the offsets of a placement; returns the arena's size.
 
     total = 0;
@@ -27,7 +27,7 @@ def _place(module: ir.Module) -> None:
         insert it among the placed ones;
     }
     """
-    code = Code(module, "i64 jitonnx_place(ptr placement)", exported=True)
+    code = Code(module, "i64 jitonnx_place(ptr placement)", exported)
     placement = code["placement"]
 
     def word(name: str, index: ir.Value) -> ir.Value:

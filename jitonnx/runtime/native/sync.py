@@ -9,7 +9,7 @@ looks whether somebody is asleep. One of the two sees the other.
 
 from __future__ import annotations
 
-import llvmlite.ir as ir
+from jitonnx.kernels.language import ir
 
 from ..layout import MEMBER, TEAM
 from . import watch
@@ -27,15 +27,19 @@ _REAL_TIME = 0
 _SECOND = 1_000_000_000
 
 
-def define(module: ir.Module, monotonic_clock: int) -> None:
-    """Add the functions to a module; `monotonic_clock` is the system's CLOCK_MONOTONIC."""
+def define(module: ir.Module) -> None:
+    """Add the functions that runs call to a module."""
+    _wait(module)
+    _wake(module)
+    _acquire(module)
+
+
+def define_sleep(module: ir.Module, monotonic_clock: int) -> None:
+    """Add the clock, and what threads do that wait long; `monotonic_clock` is the system's CLOCK_MONOTONIC."""
     _clock(module, monotonic_clock)
     watch.define(module)
     _doze(module)
     _sleep(module)
-    _wait(module)
-    _wake(module)
-    _acquire(module)
 
 
 def sequence_of(code: Code, claim: ir.Value) -> ir.Value:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import llvmlite.ir as ir
+from jitonnx.kernels.language import ir
 
 from ..layout import (
     LAYOUT,
@@ -18,16 +18,16 @@ from ..layout import (
 from .emit import WORD, Code
 
 
-def define(module: ir.Module) -> None:
+def define(module: ir.Module, exported: bool = False) -> None:
     """Add the function to a module."""
     _check_row(module)
     _lay_out_row(module)
-    _lay_out(module)
+    _lay_out(module, exported)
 
 
-def _lay_out(module: ir.Module) -> None:
+def _lay_out(module: ir.Module, exported: bool) -> None:
     """Fill the tables of a layout, and note what follows of all steps."""
-    code = Code(module, "void jitonnx_lay_out(ptr layout)", exported=True)
+    code = Code(module, "void jitonnx_lay_out(ptr layout)", exported)
     layout = code["layout"]
 
     def column(name: str) -> ir.Value:

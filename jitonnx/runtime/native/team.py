@@ -13,23 +13,27 @@ the member has counted its units as done. So a late member never touches a frame
 
 from __future__ import annotations
 
-import llvmlite.ir as ir
+from jitonnx.kernels.language import ir
 
 from ..layout import FRAME, MEMBER, OVER, ROW, TEAM
 from .emit import POINTER, Code
 from .floats import flushing
 from .sync import sequence_of
-from .walk import call_kernel, in_pieces, stamp
+from .walk import call_kernel, stamp
 from .watch import watch_of
 
 
-def define(module: ir.Module, set_mask: int) -> None:
-    """Add the functions to a module that has those of `sync` and `walk`; `set_mask` is the system's SIG_SETMASK."""
+def define(module: ir.Module) -> None:
+    """Add what members do in runs to a module that has the functions of `floats`, `sync` and `walk`."""
     _hand_out(module)
     _advance(module)
     _do_units(module)
     _share(module)
     _member(module)
+
+
+def define_workers(module: ir.Module, set_mask: int) -> None:
+    """Add how threads begin and end; `set_mask` is the system's SIG_SETMASK."""
     _worker(module, set_mask)
     _start(module)
     _stop(module)
@@ -106,7 +110,7 @@ def _do_units(module: ir.Module) -> None:
         with usual, flushing(code, frame):
             call_kernel(code, frame, row, index, begin, last)
         with watched:
-            in_pieces(code, frame, row, index, begin, last)
+            code.call("jitonnx_in_pieces", frame, row, index, begin, last)
     code.give()
 
 

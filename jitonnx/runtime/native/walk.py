@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import llvmlite.ir as ir
+from jitonnx.kernels.language import ir
 
 from ..layout import FRAME, MEMBER, PATCH, ROW, TEAM
 from .emit import POINTER, WORD, Code
@@ -15,15 +15,20 @@ KERNEL = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, WORD, WORD, POINTER])
 
 
 def define_walk(module: ir.Module) -> None:
-    """Add the walk to a module that has the functions of `sync`."""
-    _walk_watched(module)
+    """Add the walk to a module that has the functions of `floats`."""
     _walk(module)
 
 
 def define_runs(module: ir.Module) -> None:
-    """Add the run to a module that has the walk and the functions of `team`."""
+    """Add the run to a module that has the walk and the functions of `sync` and `team`."""
     _patch(module)
     _run(module)
+
+
+def define_watched(module: ir.Module) -> None:
+    """Add what long runs do to a module that has the functions of `floats`."""
+    _in_pieces(module)
+    _walk_watched(module)
 
 
 def call_kernel(
@@ -43,11 +48,11 @@ def stamp(code: Code, stamps: ir.Value, index: int | ir.Value) -> None:
         code.store(code.at(stamps, code.multiply(index, 8)), code.call("jitonnx_clock"))
 
 
-def in_pieces(
-    code: Code, frame: ir.Value, row: ir.Value, index: ir.Value, begin: int | ir.Value, end: ir.Value
-) -> None:
+def _in_pieces(module: ir.Module) -> None:
     """Do what `call_kernel` does in a run that is watched: in pieces, none of which begins when the run is to end."""
-    watch, piece, at = watch_of(code, frame), code.word(row, ROW, "piece"), code.variable(begin)
+    code = Code(module, "void jitonnx_in_pieces(ptr frame, ptr row, i64 index, i64 begin, i64 end)")
+    frame, row, index, end = (code[name] for name in ("frame", "row", "index", "end"))
+    watch, piece, at = watch_of(code, frame), code.word(row, ROW, "piece"), code.variable(code["begin"])
     looks = code.build.and_(code.equal(index, 0), code.equal(code.word(row, ROW, "looks"), 1))
     with code.forever() as leave:
         first = code.load(at)
@@ -60,6 +65,7 @@ def in_pieces(
         code.store(at, last)
         with code.when(looks):
             code.call("jitonnx_look", watch)
+    code.give()
 
 
 def _walk_watched(module: ir.Module) -> None:
@@ -69,7 +75,7 @@ def _walk_watched(module: ir.Module) -> None:
     rows = code.pointer(frame, FRAME, "rows")
     with code.loop(code["first"], code["last"]) as position:
         row = code.item(rows, ROW, position)
-        in_pieces(code, frame, row, code["index"], 0, code.word(row, ROW, "tasks"))
+        code.call("jitonnx_in_pieces", frame, row, code["index"], 0, code.word(row, ROW, "tasks"))
         stamp(code, code["stamps"], code.add(position, 1))
     code.give()
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import llvmlite.ir as ir
+from jitonnx.kernels.language import ir
 
 from ..layout import DUE_NANOSECONDS, FRAME, POOL, PROGRAM, WATCH
 from .emit import POINTER, WORD, Code
