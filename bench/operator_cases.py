@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from bench.operator_contributed import CONTRIBUTED
 from bench.operator_models import (
     Build,
     Net,
@@ -20,34 +21,44 @@ from bench.operator_models import (
     cast,
     causal_conv,
     chain,
+    choice,
+    chosen_features,
     clip,
     coefficients,
     col2im,
     compress,
     conv,
     conv_transpose,
+    counted_loop,
     deform_conv,
     dense,
     depthwise,
     dequantize,
     fed_range,
     flex_attention,
+    forest,
     fourier,
     gather,
     gather_elements,
     gather_nd,
     gemm,
     grid_sample,
+    in_opset,
     integer_conv,
     integer_product,
+    integers_alone,
+    joined_features,
     layer_norm,
     learned,
     linear_attention,
     loss,
     max_roi_pool,
     max_unpool,
+    mel_weights,
     newest,
     op,
+    optimizer,
+    positive,
     power,
     prelu,
     quantize,
@@ -56,6 +67,7 @@ from bench.operator_models import (
     roi_align,
     rotary_embedding,
     scaled,
+    scan,
     scatter_elements,
     scatter_nd,
     short_time_fourier,
@@ -65,6 +77,7 @@ from bench.operator_models import (
     support_vectors,
     suppression,
     tanh_gelu,
+    tensor_scatter,
     top_k,
     typed,
     unique,
@@ -123,6 +136,8 @@ CASES: dict[str, dict[str, Build]] = {
         "product 128x768x3072": integer_product(128, 768, 3072),
         "product 128x3072x768": integer_product(128, 3072, 768),
         "product 512x512x512": integer_product(512, 512, 512),
+        "MatMulInteger 128x768x768": integers_alone("MatMulInteger", (128, 768), (768, 768)),
+        "ConvInteger 3x3 64, 56": integers_alone("ConvInteger", (1, 64, 56, 56), (64, 64, 3, 3), pads=[1] * 4),
         "7x7/2 image": integer_conv((1, 3, 224, 224), 64, 7, 2),
         "3x3 64, 56": integer_conv((1, 64, 56, 56), 64, 3),
         "3x3 128, 28": integer_conv((1, 128, 28, 28), 128, 3),
@@ -213,6 +228,9 @@ CASES: dict[str, dict[str, Build]] = {
         "ReduceSum, all": with_integers("ReduceSum", (1024, 1024), [0, 1]),
         "ReduceSum, first axis": with_integers("ReduceSum", (1024, 1024), [0]),
         "ReduceMax, last axis": with_integers("ReduceMax", (128, 30522), [-1]),
+        "ReduceMin, first axis": with_integers("ReduceMin", (1024, 1024), [0]),
+        "ReduceL1, last axis": with_integers("ReduceL1", TOKENS, [-1]),
+        "ReduceLogSum, last axis": in_opset(21, positive("ReduceLogSum", TOKENS, [-1])),
         "ReduceL2, last axis": with_integers("ReduceL2", TOKENS, [-1]),
         "ReduceProd, last axis": with_integers("ReduceProd", (128, 64, 16), [-1]),
         "ReduceLogSumExp, last axis": with_integers("ReduceLogSumExp", (128, 1000), [-1]),
@@ -251,6 +269,8 @@ CASES: dict[str, dict[str, Build]] = {
         "Mod int64": typed("Mod", "int64", L2, L2, low=1),
         "Add float64": typed("Add", "float64", L2, L2),
         "Max int8": typed("Max", "int8", L2, L2),
+        "Min of two": op("Min", L2, L2),
+        "Mean of four": op("Mean", L2, L2, L2, L2),
     },
     "activation": {
         "Relu, L1": op("Relu", L1),
@@ -266,6 +286,8 @@ CASES: dict[str, dict[str, Build]] = {
         "Gelu, written out": chain("gelu", TOKENS),
         "Gelu by tanh, written out": tanh_gelu(TOKENS),
         "SiLU, written out": chain("silu", L2),
+        "Swish": in_opset(24, op("Swish", L2)),
+        "SwiGLU": newest(op("SwiGLU", (1, 128, 3072), (1, 128, 3072))),
         **dict(
             _unary(name)
             for name in (
@@ -275,7 +297,9 @@ CASES: dict[str, dict[str, Build]] = {
         ),
     },
     "function": {
-        **dict(_unary(name) for name in ("Abs", "Neg", "Floor", "Round", "Sign", "Exp", "Erf", "IsNaN")),
+        **dict(
+            _unary(name) for name in ("Abs", "Neg", "Floor", "Ceil", "Round", "Sign", "Exp", "Erf", "IsNaN", "IsInf")
+        ),
         **dict(_unary(name) for name in ("Sin", "Cos", "Tan", "Atan", "Sinh", "Cosh", "Asinh")),
         **dict(_unary(name, low=0.1, high=4.0) for name in ("Log", "Sqrt", "Reciprocal")),
         **dict(_unary(name, low=-0.9, high=0.9) for name in ("Asin", "Acos", "Atanh")),
@@ -283,10 +307,18 @@ CASES: dict[str, dict[str, Build]] = {
     },
     "logic": {
         "Greater": op("Greater", L2, L2),
+        "GreaterOrEqual": op("GreaterOrEqual", L2, L2),
+        "Less": op("Less", L2, L2),
+        "LessOrEqual": op("LessOrEqual", L2, L2),
         "Equal int64": typed("Equal", "int64", L2, L2, high=3),
         "And": typed("And", "bool", L2, L2, high=2),
+        "Or": typed("Or", "bool", L2, L2, high=2),
+        "Xor": typed("Xor", "bool", L2, L2, high=2),
         "Not": typed("Not", "bool", L2, high=2),
         "BitwiseAnd int32": typed("BitwiseAnd", "int32", L2, L2),
+        "BitwiseOr int32": typed("BitwiseOr", "int32", L2, L2),
+        "BitwiseXor int32": typed("BitwiseXor", "int32", L2, L2),
+        "BitwiseNot int32": typed("BitwiseNot", "int32", L2),
         "BitShift uint32": typed("BitShift", "uint32", L2, L2, high=31, direction="RIGHT"),
         "Where": where(L2),
         "Cast float32 to float16": cast("float32", "float16", L2),
@@ -296,6 +328,7 @@ CASES: dict[str, dict[str, Build]] = {
         "Cast int64 to float32": cast("int64", "float32", L2),
         "Cast float32 to uint8": cast("float32", "uint8", L2),
         "Cast float32 to bool": cast("float32", "bool", L2),
+        "CastLike int32 to float32": lambda net: net.node("CastLike", net.feed(L2, 0, 9, "int32"), net.feed((1,))),
     },
     "pooling": {
         "MaxPool 3x3/2": op("MaxPool", (1, 64, 112, 112), kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1]),
@@ -309,6 +342,7 @@ CASES: dict[str, dict[str, Build]] = {
         "GlobalAveragePool 7x7": op("GlobalAveragePool", (1, 2048, 7, 7)),
         "GlobalAveragePool 56x56": op("GlobalAveragePool", (1, 96, 56, 56)),
         "GlobalMaxPool": op("GlobalMaxPool", (1, 512, 14, 14)),
+        "GlobalLpPool": before_22(op("GlobalLpPool", (1, 512, 14, 14))),
     },
     "movement": {
         "Transpose to heads": op("Transpose", (1, 128, 12, 64), perm=[0, 2, 1, 3]),
@@ -318,6 +352,14 @@ CASES: dict[str, dict[str, Build]] = {
         "Transpose 1024x1024": op("Transpose", (1024, 1024), perm=[1, 0]),
         "Transpose 4096x4096": op("Transpose", (4096, 4096), perm=[1, 0]),
         "Reshape": with_integers("Reshape", TOKENS, [1, 128, 12, 64]),
+        "Flatten": op("Flatten", (1, 512, 14, 14)),
+        "Squeeze": with_integers("Squeeze", TOKENS, [0]),
+        "Unsqueeze": with_integers("Unsqueeze", TOKENS, [1]),
+        "Identity": op("Identity", TOKENS),
+        "Dropout": op("Dropout", TOKENS),
+        "Shape": op("Shape", TOKENS),
+        "Size": op("Size", TOKENS),
+        "ConstantOfShape": lambda net: net.node("ConstantOfShape", net.feed_array(np.array([128, 768]))),
         "Concat of channels": op("Concat", (1, 256, 28, 28), (1, 256, 28, 28), axis=1),
         "Concat of columns": op("Concat", (128, 64), (128, 64), (128, 64), axis=1),
         "Concat of columns, odd": op("Concat", (1000, 3), (1000, 2), axis=1),
@@ -329,6 +371,7 @@ CASES: dict[str, dict[str, Build]] = {
         "Pad constant": with_integers("Pad", (1, 64, 56, 56), [0, 0, 1, 1, 0, 0, 1, 1]),
         "Pad reflect": with_integers("Pad", (1, 64, 56, 56), [0, 0, 3, 3, 0, 0, 3, 3], mode="reflect"),
         "Pad edge": with_integers("Pad", (1, 3, 224, 224), [0, 0, 3, 3, 0, 0, 3, 3], mode="edge"),
+        "CenterCropPad": with_integers("CenterCropPad", (1, 64, 64, 64), [56, 72], axes=[2, 3]),
         "Expand": with_integers("Expand", (1, 128, 1, 1), [1, 128, 28, 28]),
         "Tile": with_integers("Tile", (64, 256), [4, 2]),
         "DepthToSpace": op("DepthToSpace", (1, 256, 56, 56), blocksize=2, mode="CRD"),
@@ -346,6 +389,9 @@ CASES: dict[str, dict[str, Build]] = {
         "GatherND, elements": gather_nd((256, 256), 10000, 2),
         "ScatterND, rows": scatter_nd((1024, 256), 128),
         "ScatterElements, columns": scatter_elements((256, 1024), 1),
+        "Scatter, columns": in_opset(10, scatter_elements((256, 1024), 1, "Scatter")),
+        "TensorScatter, 1 of 512": in_opset(24, tensor_scatter(512, 1)),
+        "TensorScatter, 128 of 512": in_opset(24, tensor_scatter(512, 128)),
         "OneHot 1000": lambda net: net.node(
             "OneHot", net.feed((256,), 0, 1000, "int64"), net.integers(1000), net.constant([0, 1], "float32")
         ),
@@ -370,6 +416,9 @@ CASES: dict[str, dict[str, Build]] = {
         "linear x8, 21 channels": resize((1, 21, 28, 28), 8, "linear", **ALIGNED),
         "linear x0.5": resize((1, 3, 448, 448), 0.5, "linear"),
         "cubic x2": resize((1, 3, 112, 112), 2, "cubic"),
+        "Upsample nearest x2": in_opset(
+            9, lambda net: net.node("Upsample", net.feed((1, 128, 28, 28)), net.constant([1, 1, 2, 2], "float32"))
+        ),
     },
     "sampling": {
         "GridSample linear, 3 channels, 224": grid_sample((1, 3, 224, 224), (224, 224)),
@@ -413,6 +462,9 @@ CASES: dict[str, dict[str, Build]] = {
         "STFT, 16000 by 400 and 160": short_time_fourier(16000, 400, 160),
         "STFT, 16000 by 512 and 256": short_time_fourier(16000, 512, 256),
         "HannWindow 4096": lambda net: net.node("HannWindow", net.feed_array(np.array(4096))),
+        "HammingWindow 4096": lambda net: net.node("HammingWindow", net.feed_array(np.array(4096))),
+        "BlackmanWindow 4096": lambda net: net.node("BlackmanWindow", net.feed_array(np.array(4096))),
+        "MelWeightMatrix 80x201": mel_weights(80, 400),
     },
     "matrices": {
         "Det 1000 of 3x3": before_22(op("Det", (1000, 3, 3))),
@@ -482,6 +534,12 @@ CASES: dict[str, dict[str, Build]] = {
         "LabelEncoder 1000x8": learned(
             "LabelEncoder", 1000, 8, low=0, keys_int64s=list(range(9)), values_floats=coefficients(9)
         ),
+        "ArrayFeatureExtractor 8 of 1000x64": chosen_features(1000, 64, 8),
+        "FeatureVectorizer 1000 of 3 and 5": joined_features(1000, (3, 5)),
+        "TreeEnsembleRegressor 1000x30": forest("TreeEnsembleRegressor", 1000, 30, 100, 6),
+        "TreeEnsembleRegressor 1x30": forest("TreeEnsembleRegressor", 1, 30, 100, 6),
+        "TreeEnsembleClassifier 1000x30": forest("TreeEnsembleClassifier", 1000, 30, 100, 6),
+        "TreeEnsemble 1000x30": forest("TreeEnsemble", 1000, 30, 100, 6),
     },
     "recurrent": {
         "LSTM 64 steps, 256": recurrent("LSTM", 64, 1, 256, 256),
@@ -496,11 +554,25 @@ CASES: dict[str, dict[str, Build]] = {
         "LSTM both ways, 20 of 200 steps, 128": recurrent("LSTM", 200, 4, 128, 128, both=True, longest=20),
         "GRU 20 of 200 steps, 256, batch 8": recurrent("GRU", 200, 8, 128, 256, longest=20),
     },
+    "contributed": CONTRIBUTED,
+    "training": {
+        name: optimizer(name, count, **attributes)
+        for name, count, attributes in (
+            ("Adagrad", 1, {"norm_coefficient": 0.01}),
+            ("Momentum", 1, {"alpha": 0.9, "beta": 1.0, "norm_coefficient": 0.01, "mode": "standard"}),
+            ("Adam", 2, {"norm_coefficient": 0.01}),
+        )
+    },
+    "control flow": {
+        "Scan, 100 steps of 256": scan(100, 256),
+        "Loop, 100 steps of 256": counted_loop(100, 256),
+        "If": choice(TOKENS),
+    },
 }
 
 
-OURS_ALONE = frozenset({"linear attention"})
-"""Families that onnxruntime has nothing of."""
+OURS_ALONE = frozenset({"linear attention", "training", "activation/SwiGLU"})
+"""Families, and cases of others, that onnxruntime has nothing of."""
 
 
 @dataclass(frozen=True)
@@ -524,4 +596,4 @@ def cases(filters: Sequence[str] = ()) -> Iterator[Case]:
     for family, members in CASES.items():
         for name, build in members.items():
             if not filters or any(part.lower() in f"{family}/{name}".lower() for part in filters):
-                yield Case(family, name, build, family in OURS_ALONE)
+                yield Case(family, name, build, not OURS_ALONE.isdisjoint((family, f"{family}/{name}")))

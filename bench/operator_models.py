@@ -18,8 +18,8 @@ from jitonnx.model import load
 OPSET = 23
 """The operator set of cases: the newest that onnxruntime has most kernels for."""
 IR_VERSION = 10
-ML, PREVIEW = "ai.onnx.ml", "ai.onnx.preview"
-DOMAINS = {ML: 3, PREVIEW: 1}
+ML, PREVIEW, TRAINING, MICROSOFT = "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training", "com.microsoft"
+DOMAINS = {ML: 3, PREVIEW: 1, TRAINING: 1, MICROSOFT: 1}
 """The operator sets of other domains."""
 
 Build: TypeAlias = "Callable[[Net], str | list[str]]"
@@ -34,7 +34,7 @@ class Net:
         self.feeds: dict[str, np.ndarray] = {}
         self.weights: dict[str, np.ndarray] = {}
         self.nodes: list[onnx.NodeProto] = []
-        self.opset = OPSET
+        self.opset, self.versions = OPSET, dict(DOMAINS)
         self.picked: str | None = None
         """An input or weight of which no more is read than comes out: what Gather or Slice picks from."""
         self._random = np.random.default_rng(0)
@@ -86,7 +86,7 @@ class Net:
         graph = helper.make_graph(self.nodes, "case", inputs, results, weights)
         opsets = [helper.make_opsetid("", self.opset)]
         domains = sorted({node.domain for node in self.nodes} - {""})
-        opsets += [helper.make_opsetid(domain, DOMAINS[domain]) for domain in domains]
+        opsets += [helper.make_opsetid(domain, self.versions[domain]) for domain in domains]
         model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
         typed = onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
         if any(not info.type.tensor_type.HasField("shape") for info in typed.graph.output):  # ONNX infers none
@@ -119,6 +119,21 @@ def typed(operator: str, dtype: str, *shapes: Shape, low: float = 0, high: float
 def with_integers(operator: str, shape: Shape, *lists: Sequence[int], **attributes: Any) -> Build:
     """One operator over a float32 input with constant int64 vectors behind it: axes, sizes, repeats."""
     return lambda net: net.node(operator, net.feed(shape), *(net.integers(*values) for values in lists), **attributes)
+
+
+def positive(operator: str, shape: Shape, axes: Sequence[int]) -> Build:
+    """A reduction of numbers from [0, 1)."""
+    return lambda net: net.node(operator, net.feed(shape, 0), net.integers(*axes))
+
+
+def integers_alone(operator: str, shape: Shape, weights: Shape, **attributes: Any) -> Build:
+    """MatMulInteger or ConvInteger of uint8 with a zero point and constant int8 weights, to int32."""
+
+    def build(net: Net) -> str:
+        x, _, zero = _uint8(net, shape)
+        return net.node(operator, x, _int8_weights(net, *weights), zero, **attributes)
+
+    return build
 
 
 def integer_product(rows: int, depth: int, columns: int) -> Build:
@@ -164,24 +179,24 @@ def _zeros(net: Net, columns: int) -> tuple[str, str, str]:
     return net.constant(np.zeros(columns), "int8"), net.constant(0.05, "float32"), net.constant(128, "uint8")
 
 
-def before_22(build: Build) -> Build:
-    """The model in operator set 21: onnxruntime lacks some operators in 22, which changed them in types alone."""
+def in_opset(version: int, build: Build) -> Build:
+    """The model in another operator set."""
 
-    def older(net: Net) -> str | list[str]:
-        net.opset = 21
+    def other(net: Net) -> str | list[str]:
+        net.opset = version
         return build(net)
 
-    return older
+    return other
+
+
+def before_22(build: Build) -> Build:
+    """The model in operator set 21: onnxruntime lacks some operators in 22, which changed them in types alone."""
+    return in_opset(21, build)
 
 
 def newest(build: Build) -> Build:
     """The model in ONNX's newest operator set."""
-
-    def newer(net: Net) -> str | list[str]:
-        net.opset = onnx.defs.onnx_opset_version()
-        return build(net)
-
-    return newer
+    return in_opset(onnx.defs.onnx_opset_version(), build)
 
 
 def activated(net: Net, y: str, then: str) -> str:
@@ -467,6 +482,17 @@ def short_time_fourier(length: int, frame: int, step: int) -> Build:
     return build
 
 
+def mel_weights(bands: int, length: int) -> Build:
+    """MelWeightMatrix of so many bands for a transform of `length`; the sample rate and the bounds are fed."""
+
+    def build(net: Net) -> str:
+        sizes = [net.constant(value, "int64") for value in (bands, length)]
+        given = (16000, np.float32(0), np.float32(8000))
+        return net.node("MelWeightMatrix", *sizes, *(net.feed_array(np.array(value)) for value in given))
+
+    return build
+
+
 # ---------------------------------------------------------------- normalisation
 
 
@@ -546,12 +572,22 @@ def scatter_nd(shape: Shape, rows: int) -> Build:
     return build
 
 
-def scatter_elements(shape: Shape, axis: int) -> Build:
+def scatter_elements(shape: Shape, axis: int, operator: str = "ScatterElements") -> Build:
     """Every element of the result written, in another order along `axis`."""
 
     def build(net: Net) -> str:
         order = np.argsort(np.random.default_rng(1).random(shape), axis)
-        return net.node("ScatterElements", net.feed(shape), net.feed_array(order), net.feed(shape), axis=axis)
+        return net.node(operator, net.feed(shape), net.feed_array(order), net.feed(shape), axis=axis)
+
+    return build
+
+
+def tensor_scatter(length: int, new: int) -> Build:
+    """So many rows written into a cache of `length`, of 12 heads of size 64."""
+
+    def build(net: Net) -> str:
+        given = net.feed((1, 12, length, 64)), net.feed((1, 12, new, 64)), net.feed_array(np.array([100]))
+        return net.node("TensorScatter", *given)
 
     return build
 
@@ -796,3 +832,163 @@ def support_vectors(count: int, columns: int, kernel: str, classes: int = 0) -> 
         "rho": coefficients(1, pairs),
         "vectors_per_class": [count // classes] * classes,
     }
+
+
+def chosen_features(rows: int, columns: int, count: int) -> Build:
+    """ArrayFeatureExtractor of `count` columns."""
+
+    def build(net: Net) -> str:
+        places = net.constant(np.arange(count) * 5 % columns, "int64")
+        return net.node("ArrayFeatureExtractor", net.feed((rows, columns)), places, domain=ML)
+
+    return build
+
+
+def joined_features(rows: int, widths: Sequence[int]) -> Build:
+    def build(net: Net) -> str:
+        parts = (net.feed((rows, width)) for width in widths)
+        return net.node("FeatureVectorizer", *parts, domain=ML, inputdimensions=list(widths))
+
+    return build
+
+
+def forest(operator: str, rows: int, columns: int, trees: int, depth: int) -> Build:
+    """Full trees of `depth` levels of comparisons; scores are sums of leaves, a classifier has two classes."""
+    inner, leaves = 2**depth - 1, 2**depth
+    nodes = inner + leaves
+    random = np.random.default_rng(1)
+    splits = random.standard_normal((trees, nodes)).astype(np.float32)
+    features = random.integers(0, columns, (trees, nodes))
+    weights = (random.standard_normal((trees, leaves)) / trees).astype(np.float32)
+    number = np.arange(nodes)
+
+    def build(net: Net) -> str | list[str]:
+        x = net.feed((rows, columns))
+        if operator == "TreeEnsemble":
+            net.versions[ML] = 5
+            return net.node(operator, x, domain=ML, **_forest_of_5(trees, depth, splits, features, weights))
+        kind = "class" if operator == "TreeEnsembleClassifier" else "target"
+        attributes: dict[str, Any] = {
+            "nodes_treeids": np.repeat(np.arange(trees), nodes),
+            "nodes_nodeids": np.tile(number, trees),
+            "nodes_featureids": features.ravel(),
+            "nodes_values": splits.ravel(),
+            "nodes_modes": (["BRANCH_LEQ"] * inner + ["LEAF"] * leaves) * trees,
+            "nodes_truenodeids": np.tile(np.where(number < inner, 2 * number + 1, 0), trees),
+            "nodes_falsenodeids": np.tile(np.where(number < inner, 2 * number + 2, 0), trees),
+            f"{kind}_treeids": np.repeat(np.arange(trees), leaves),
+            f"{kind}_nodeids": np.tile(number[inner:], trees),
+            f"{kind}_ids": np.zeros(trees * leaves, int),
+            f"{kind}_weights": weights.ravel(),
+        }
+        more: dict[str, Any] = {"classlabels_int64s": [0, 1]} if kind == "class" else {"n_targets": 1}
+        plain = {name: list(value) if isinstance(value, list) else value.tolist() for name, value in attributes.items()}
+        return net.nodes_outputs(operator, 2 if kind == "class" else 1, x, domain=ML, **plain, **more)
+
+    return build
+
+
+def _forest_of_5(
+    trees: int, depth: int, splits: np.ndarray, features: np.ndarray, weights: np.ndarray
+) -> dict[str, Any]:
+    """The attributes of TreeEnsemble, whose inner nodes and leaves are numbered apart, over all trees."""
+    inner, leaves = 2**depth - 1, 2**depth
+    number = np.arange(inner)
+    below = 2 * number[:, None] + [1, 2]
+    last = below >= inner
+    first = np.arange(trees)[:, None, None]
+    places = np.where(last, below - inner + first * leaves, below + first * inner)
+
+    def tensor(name: str, array: np.ndarray) -> onnx.TensorProto:
+        return numpy_helper.from_array(array, name)
+
+    return {
+        "tree_roots": (np.arange(trees) * inner).tolist(),
+        "nodes_featureids": features[:, :inner].ravel().tolist(),
+        "nodes_splits": tensor("splits", splits[:, :inner].ravel()),
+        "nodes_modes": tensor("modes", np.zeros(trees * inner, np.uint8)),
+        "nodes_truenodeids": places[..., 0].ravel().tolist(),
+        "nodes_falsenodeids": places[..., 1].ravel().tolist(),
+        "nodes_trueleafs": np.tile(last[:, 0], trees).astype(int).tolist(),
+        "nodes_falseleafs": np.tile(last[:, 1], trees).astype(int).tolist(),
+        "leaf_targetids": [0] * (trees * leaves),
+        "leaf_weights": tensor("weights", weights.ravel()),
+        "n_targets": 1,
+    }
+
+
+# ---------------------------------------------------------------- training, control flow
+
+
+def optimizer(operator: str, states: int, **attributes: Any) -> Build:
+    """A step on 512 x 512 weights. states: how many tensors there are beside weights and gradient."""
+
+    def build(net: Net) -> list[str]:
+        head = net.feed_array(np.array(0.01, np.float32)), net.feed_array(np.array(7))
+        tensors = net.feed((512, 512)), net.feed((512, 512)), *(net.feed((512, 512), 0) for _ in range(states))
+        return net.nodes_outputs(operator, 1 + states, *head, *tensors, domain=TRAINING, **attributes)
+
+    return build
+
+
+def _state_and_row(size: int) -> tuple[list[onnx.NodeProto], list[onnx.ValueInfoProto], list[onnx.ValueInfoProto]]:
+    """The nodes of a step: state = tanh(state + row), which is stacked, too."""
+    nodes = [
+        helper.make_node("Add", ["state", "row"], ["sum"]),
+        helper.make_node("Tanh", ["sum"], ["next"]),
+        helper.make_node("Identity", ["next"], ["stacked"]),
+    ]
+    given, made = ([_float_info(name, size) for name in names] for names in (("state", "row"), ("next", "stacked")))
+    return nodes, given, made
+
+
+def _float_info(name: str, *shape: int) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
+
+
+def scan(steps: int, size: int) -> Build:
+    """A recurrence over rows."""
+
+    def build(net: Net) -> list[str]:
+        nodes, inputs, outputs = _state_and_row(size)
+        body = helper.make_graph(nodes, "step", inputs, outputs)
+        return net.nodes_outputs("Scan", 2, net.feed((size,)), net.feed((steps, size)), body=body, num_scan_inputs=1)
+
+    return build
+
+
+def counted_loop(steps: int, size: int) -> Build:
+    """The same by Loop, which gathers its row by the number of the iteration."""
+
+    def build(net: Net) -> list[str]:
+        nodes, (state, _), outputs = _state_and_row(size)
+        rows = net.feed((steps, size))
+        nodes = [
+            helper.make_node("Gather", [rows, "number"], ["row"], axis=0),
+            helper.make_node("Identity", ["go"], ["goes_on"]),
+            *nodes,
+        ]
+        number, go, goes_on = (
+            helper.make_tensor_value_info(name, kind, [])
+            for name, kind in (("number", onnx.TensorProto.INT64), ("go", 9), ("goes_on", 9))
+        )
+        body = helper.make_graph(nodes, "step", [number, go, state], [goes_on, *outputs])
+        return net.nodes_outputs("Loop", 2, net.feed_array(np.array(steps)), "", net.feed((size,)), body=body)
+
+    return build
+
+
+def choice(shape: Shape) -> Build:
+    """If: one of two activations."""
+
+    def build(net: Net) -> str:
+        x = net.feed(shape)
+        branches = {
+            f"{name}_branch": helper.make_graph(
+                [helper.make_node(operator, [x], [name])], name, [], [_float_info(name, *shape)]
+            )
+            for name, operator in (("then", "Relu"), ("else", "Tanh"))
+        }
+        return net.node("If", net.feed_array(np.array(True)), **branches)
+
+    return build

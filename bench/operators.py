@@ -109,7 +109,9 @@ def measure(
     apart, engine = difference(ours, theirs), our_session.engine
     schedule = engine.schedule if isinstance(engine, Engine) else None
     exact = all(array.dtype.kind != "f" for array in theirs)
-    allowed = 1.01 / 255 if needed.byte_products else 0 if exact else TOLERANCES[precision]
+    # Bytes that one rounds up and the other down: sums of floats in another order are behind them.
+    rounded = bool(needed.byte_products) or any(node.op_type.startswith("QLinear") for node in model.graph.node)
+    allowed = 1.01 / 255 if rounded else 0 if exact else TOLERANCES[precision]
     return Row(
         case.family,
         case.name,
