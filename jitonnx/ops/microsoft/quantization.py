@@ -6,7 +6,8 @@ exact sums of integers, scaled afterwards.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from jitonnx.ir.operator import InferenceError, shared_attributes
 from jitonnx.ops.composite import Parts
 from jitonnx.ops.microsoft.base import Contributed, of_type
 from jitonnx.ops.onnx.activation import LeakyRelu, Sigmoid
-from jitonnx.ops.onnx.arithmetic import Add, Binary, Div, Mul
+from jitonnx.ops.onnx.arithmetic import Add, Div, Mul, Sub
 from jitonnx.ops.onnx.cast import Cast
 from jitonnx.ops.onnx.concat_split import Concat
 from jitonnx.ops.onnx.logic import Where
@@ -27,6 +28,8 @@ from jitonnx.ops.onnx.quantization import QLinearConv as _QLinearConv
 from jitonnx.ops.onnx.quantization import QuantizeLinear as _QuantizeLinear
 from jitonnx.ops.onnx.shape import Reshape, Transpose
 from jitonnx.ops.onnx.softmax import Softmax
+
+_FLOAT = Cast(to=int(DType.FLOAT))
 
 
 class QuantizeLinear(Contributed):
@@ -51,30 +54,41 @@ class DequantizeLinear(Contributed):
 
 
 class _Pair(Contributed):
-    """It takes two tensors, broadcast. A zero point that is absent is 0. As in onnxruntime the zero point is added
-    before the result is rounded, which tells where it lies half way between two integers."""
-
-    operator: ClassVar[type[Binary]]
+    """It takes two tensors, broadcast. As in onnxruntime factors of all scales are worked out first, and the zero point
+    is added before the result is rounded, which tells where it lies half way between two integers. A zero point that is
+    absent is 0."""
 
     def compose(self, parts: Parts, a: Value, a_scale: Value, a_zero: Value | None, b: Value, *others: Any) -> Value:
         b_scale, b_zero, c_scale, c_zero = (*others, None)[:4]
-        numbers = _numbers(parts, a, a_scale, a_zero), _numbers(parts, b, b_scale, b_zero)
-        quotient = parts.add(Div(), parts.add(self.operator(), *numbers), _single(parts, c_scale))
-        if c_zero is not None:
-            quotient = parts.add(Add(), quotient, parts.add(Cast(to=int(DType.FLOAT)), _single(parts, c_zero)))
-        return parts.add(_QuantizeLinear(), quotient, parts.constant(np.float32(1)), _zero(parts, a.dtype))
+        scales = [_single(parts, scale) for scale in (a_scale, b_scale, c_scale)]
+        zeros = [
+            parts.constant(np.float32(0)) if zero is None else _float(parts, zero) for zero in (a_zero, b_zero, c_zero)
+        ]
+        result = self._combined(parts, parts.add(_FLOAT, a), parts.add(_FLOAT, b), scales, zeros)
+        return parts.add(_QuantizeLinear(), result, parts.constant(np.float32(1)), _zero(parts, a.dtype))
+
+    def _combined(self, parts: Parts, a: Value, b: Value, scales: Sequence[Value], zeros: Sequence[Value]) -> Value:
+        """The result in float32, before it is rounded. scales, zeros: of a, b and the result."""
+        raise NotImplementedError
 
 
 class QLinearAdd(_Pair):
     """A + B."""
 
-    operator = Add
+    def _combined(self, parts: Parts, a: Value, b: Value, scales: Sequence[Value], zeros: Sequence[Value]) -> Value:
+        by_a, by_b = (parts.add(Div(), scale, scales[2]) for scale in scales[:2])
+        products = (parts.add(Mul(), *pair) for pair in zip((by_a, by_b), zeros, strict=False))
+        fixed = parts.add(Sub(), zeros[2], parts.add(Add(), *products))
+        return parts.add(Add(), parts.add(Mul(), a, by_a), parts.add(Add(), parts.add(Mul(), b, by_b), fixed))
 
 
 class QLinearMul(_Pair):
     """A * B."""
 
-    operator = Mul
+    def _combined(self, parts: Parts, a: Value, b: Value, scales: Sequence[Value], zeros: Sequence[Value]) -> Value:
+        factor = parts.add(Div(), parts.add(Mul(), *scales[:2]), scales[2])
+        numbers = (parts.add(Sub(), x, zero) for x, zero in zip((a, b), zeros, strict=False))
+        return parts.add(Add(), parts.add(Mul(), parts.add(Mul(), *numbers), factor), zeros[2])
 
 
 class QLinearSigmoid(Contributed):
@@ -104,7 +118,9 @@ class QLinearWhere(Contributed):
     def compose(self, parts: Parts, condition: Value, *others: Value) -> Value:
         x, x_scale, x_zero, y, y_scale, y_zero, z_scale, z_zero = others
         numbers = _numbers(parts, x, x_scale, x_zero), _numbers(parts, y, y_scale, y_zero)
-        return _quantised(parts, parts.add(Where(), condition, *numbers), z_scale, z_zero, x.dtype)
+        # Each is quantised on its own, so that it is a table of bytes.
+        chosen = (_quantised(parts, number, z_scale, z_zero, x.dtype) for number in numbers)
+        return parts.add(Where(), condition, *chosen)
 
 
 class QLinearConcat(Contributed):
@@ -244,6 +260,11 @@ def _present(*values: Value | None) -> list[Value | None]:
     while given[-1] is None:
         given.pop()
     return given
+
+
+def _float(parts: Parts, zero: Value) -> Value:
+    """A zero point as float32."""
+    return parts.add(_FLOAT, _single(parts, zero))
 
 
 def _single(parts: Parts, x: Value) -> Value:
