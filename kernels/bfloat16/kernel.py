@@ -89,13 +89,10 @@ class _Matrices(_Bfloat):
                 panel = w.at(strip * (self.steps * LINE))
                 done = code.variable(code.integer(0))
 
-                def steps(offset: Traced) -> None:
-                    with code.loop(self.tap_steps) as step:
-                        at = done.get()
-                        sums.add(x.at(offset + step * LINE), pitch, panel.at(at * (STRIP * LINE)))
-                        done.set(at + 1)
-
-                self.each_tap(steps)
+                with self.each_step() as offset:
+                    at = done.get()
+                    sums.add(x.at(offset), pitch, panel.at(at * (STRIP * LINE)))
+                    done.set(at + 1)
                 sums.store(self.sums.to(types.float32).at(first * spec.width + strip), spec.width)
 
         with code.loop(new.live, 0, most) as first, code.either(new.live - first > least) as (many, few):

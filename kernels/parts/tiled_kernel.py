@@ -15,8 +15,8 @@ took 60 to 80 cycles.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Generic, NamedTuple, TypeVar
 
 from jitonnx.kernels.language import ir, types
@@ -270,31 +270,28 @@ class TiledKernel:
                 for number in range(tiles * columns, 2 * columns):
                     store_tile(code, number, columns, self.sums)
 
-        def steps(offset: Traced) -> None:
-            with code.loop(self.tap_steps) as step:
-                at = done.get()
-                with code.when(fetches > 0) if spec.near else nullcontext():
-                    for line in range(spec.fetched):
-                        emit_prefetch(code.builder, following.at(at * (spec.fetched * LINE) + line * LINE).value)
-                places = [(place.at(offset + step * LINE), pitch) for place, pitch in x]
-                of_step = (self.PRODUCT, places, w.at(at * panel_step), columns, spec.near)
-                with code.either(at > 0) as (later, first):
-                    with later:
-                        multiply(code, *of_step)
-                    with first:
-                        multiply(code, *of_step, before=begin)
-                        rest()
-                with code.when((at >= due.get()) & (finished.get() < old.live)):
-                    with code.either(plain) as (quick, other):
-                        with quick:
-                            self._finish_plain(old, finished.get(), piece)
-                            finished.set(finished.get() + piece)
-                        with other:
-                            self._finish_piece(old, finished, piece)
-                    due.set(at + apart)
-                done.set(at + 1)
-
-        self.each_tap(steps)
+        with self.each_step() as offset:
+            at = done.get()
+            with code.when(fetches > 0) if spec.near else nullcontext():
+                for line in range(spec.fetched):
+                    emit_prefetch(code.builder, following.at(at * (spec.fetched * LINE) + line * LINE).value)
+            places = [(place.at(offset), pitch) for place, pitch in x]
+            of_step = (self.PRODUCT, places, w.at(at * panel_step), columns, spec.near)
+            with code.either(at > 0) as (later, first):
+                with later:
+                    multiply(code, *of_step)
+                with first:
+                    multiply(code, *of_step, before=begin)
+                    rest()
+            with code.when((at >= due.get()) & (finished.get() < old.live)):
+                with code.either(plain) as (quick, other):
+                    with quick:
+                        self._finish_plain(old, finished.get(), piece)
+                        finished.set(finished.get() + piece)
+                    with other:
+                        self._finish_piece(old, finished, piece)
+                due.set(at + apart)
+            done.set(at + 1)
         with code.when(self.steps.equals(0)):
             store(code, 2, columns, self.sums)
             clear(code, tiles, columns)
@@ -304,15 +301,18 @@ class TiledKernel:
         """Puts the sums of the last block in memory."""
         store(self.code, 2, self.spec.width // TILE, self.sums)
 
-    def each_tap(self, steps: Callable[[Traced], None]) -> None:
-        """Has the steps of each tap emitted, which are told how many bytes behind a row of x its elements lie."""
+    @contextmanager
+    def each_step(self) -> Iterator[Traced]:
+        """Loops over the steps: how many bytes behind a row of x its elements lie. All taps of a step of channels
+        follow each other: the lines of x that they share stay in the first-level cache."""
         code, size = self.code, self.size
-        if not self.spec.by_taps:
-            steps(code.integer(0))
-            return
-        with code.loop(size.kernel_height) as i, code.loop(size.kernel_width) as j:
-            pixels = i * size.dilation_height * self.across + j * size.dilation_width
-            steps(pixels * size.row_bytes)
+        with code.loop(self.tap_steps) as step:
+            if not self.spec.by_taps:
+                yield step * LINE
+                return
+            with code.loop(size.kernel_height) as i, code.loop(size.kernel_width) as j:
+                pixels = i * size.dilation_height * self.across + j * size.dilation_width
+                yield pixels * size.row_bytes + step * LINE
 
     def tile(self, pixel: Traced, r: Traced, count: Traced) -> tuple[Pointer, Traced]:
         """Tell where the tile of x from the task's row r on lies, and how many bytes its rows are apart."""

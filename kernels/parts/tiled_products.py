@@ -193,8 +193,8 @@ class TiledSpec(KernelSpec):
     def packed(
         self, w: np.ndarray, element: np.typing.DTypeLike, convert: Callable[[np.ndarray], np.ndarray]
     ) -> np.ndarray:
-        """w [out_channels, taps, channels] -> `element`s that `convert` makes, panel by panel as `layout` has them.
-        Padded with zeros to whole panels and steps."""
+        """w [out_channels, taps, channels] -> `element`s that `convert` makes, panel by panel as `layout` has them: for
+        each step of channels all taps. Padded with zeros to whole panels and steps."""
         columns, taps, channels = w.shape
         if not self.by_taps:
             w, taps, channels = w.reshape(columns, 1, taps * channels), 1, taps * channels
@@ -207,7 +207,8 @@ class TiledSpec(KernelSpec):
             part = convert(w[panel * self.width : (panel + 1) * self.width])
             padded = np.zeros((self.width, taps, deep), element)
             padded[: len(part), :, :channels] = part
-            target[panel] = padded.reshape(split).transpose(order)
+            by_step = padded.reshape(self.width, taps, -1, self.step).swapaxes(1, 2)
+            target[panel] = by_step.reshape(split).transpose(order)
 
         for_each(pack, panels, result.nbytes)
         return result
