@@ -199,8 +199,13 @@ class Resize(Operator):
         scales: Value | None = None,
         sizes: Value | None = None,
     ) -> Any:
-        """Elements that are merely moved, and small integers, whose sums float32 holds, are resampled in float32."""
+        """Elements of images that are merely moved stay as they are. Others go through float32, as small integers do
+        whose sums it holds."""
         moved = self.mode == "nearest" and self.coordinate_transformation_mode != "tf_crop_and_resize"
+        if moved and len(x.shape) == 4 and x.shape[:2] == to.shape[:2]:
+            resolved = self._resolve_values(to.context, x, roi, scales, sizes)
+            if all(scale in (None, 1.0) for scale in resolved.scales[:2]):
+                return self._resampled(to, x, resolved)
         if moved and (x.dtype.is_integer or x.dtype is DType.BOOL) and x.dtype not in _SMALL:
             return self._lower_parts(to, x, roi, scales, sizes)
         if x.dtype not in _SMALL:
@@ -235,7 +240,9 @@ class Resize(Operator):
         scales: Value | None = None,
         sizes: Value | None = None,
     ) -> Value | tuple[Value, ...]:
-        resolved = self._resolve_values(to.context, x, roi, scales, sizes)
+        return self._resampled(to, x, self._resolve_values(to.context, x, roi, scales, sizes))
+
+    def _resampled(self, to: Lowering, x: Value, resolved: _Resolved) -> Value:
         if not self.nearest_by_scale:
             return self._emit(to, x, resolved, self.nearest_mode)
         for nearest in ("ceil", "floor"):  # the axes that shrink, then those that grow; versions of old have scales
