@@ -295,7 +295,7 @@ class _Given:
         if len(shape) != self._rank:
             raise AssumptionError(f"{self.value!r} has the rank {len(shape)}")
         bind(sizes, self.bindings, array)
-        if self._elements and (array < 0).any():
+        if self._elements and min(array.ravel().tolist(), default=0) < 0:  # few, for which NumPy takes longer
             raise AssumptionError(f"{self.value.name!r} was taken to hold sizes, and has negative elements")
         same = (
             all([shape[axis] == size for axis, size in self._fixed])
@@ -329,6 +329,7 @@ class Schedule:
         self._has_run = False
         bound = bindings_by_value(graph)
         self._given = [_Given(value, bound[value]) for value in graph.inputs if value in bound]
+        self._given_places = [place for place, value in enumerate(graph.inputs) if value in bound]
         self._last = self._last_uses(graph)
         self._checks: list[list[_Given]] = [
             [
@@ -385,12 +386,25 @@ class Schedule:
         begun = None
         if self._whole is not None and times is None:
             check_end()
+            if self._given:
+                sizes = self._with_given(inputs, sizes)
             found = self._whole(inputs, sizes)
             if isinstance(found, list):
                 return found
             begun = found
         values, bound = self._results(inputs, sizes, times, begun)
         return [array_of(value, values, bound) for value in self.outputs]
+
+    def _with_given(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> dict[str, int]:
+        """Sizes with those that the inputs tell. AssumptionError if they are not what was planned."""
+        bound = dict(sizes)
+        try:
+            for given, place in zip(self._given, self._given_places, strict=True):
+                given(inputs[place], bound)
+        except AssumptionError as error:
+            error.sizes = {**bound, **error.sizes}
+            raise
+        return bound
 
     def run_owned(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> list[Any]:
         """Do what `run` does; each output is memory of its own."""
@@ -442,7 +456,7 @@ class Schedule:
                 return {}
             self._chains = chains_of(list(self.placed()), self.told, self._frames, self._threads)
             first = self._chains.get(0)
-            if first is not None and first.count == len(self.steps) and not self._given:
+            if first is not None and first.count == len(self.steps):
                 whole = WholeRun(first, self.inputs, self.outputs)
                 self._whole = whole if whole.possible else None
         return self._chains
