@@ -17,9 +17,7 @@ from jitonnx.kernels.gemm.copy import emit_copy
 from jitonnx.kernels.gemm.scale import build_scale
 from jitonnx.kernels.gemm.spec import (
     LONGEST_VECTOR,
-    NEAR_BYTES,
     NEAR_DEPTH,
-    NEAR_ROWS,
     GemmBuffers,
     GemmSizes,
     GemmSpec,
@@ -208,8 +206,8 @@ class _Gemm:
         source = b.at(column * size.b_column)
         # A copy costs more than it saves for few rows, or while b as a whole stays near; then whole vectors are read
         # where they are.
-        near = size.k * size.b_row <= NEAR_BYTES // self.spec.itemsize
-        few_rows = (rows <= 2 * self.spec.rows[0]) | ((rows <= NEAR_ROWS) & (size.k <= NEAR_DEPTH))
+        near = size.k * size.b_row <= self.spec.near_bytes // self.spec.itemsize
+        few_rows = (rows <= 2 * self.spec.rows[0]) | ((rows <= self.spec.few_rows) & (size.k <= NEAR_DEPTH))
         in_place = size.b_column.equals(1) & (live >= width) & (near | few_rows)
         with code.when(~in_place):
             shape, strides = (size.k, smaller(live, width)), (size.b_row, size.b_column)
@@ -248,7 +246,8 @@ class _Gemm:
         lines several times, took 3 % more. On cores that wait for it (Intel's servers), a line a step fills all buffers
         and holds up the tile's own loads: an even pace and b asked for into the first-level cache took the share of the
         FMA limit from 0.78 to 0.90 at 128 x 768 x 3072, from 0.70 to 0.84 at 49 x 2048 x 512. With AVX2, whose tiles do
-        12 multiply-adds in a step, they do not ask for rows of a besides: 0.87 instead of 0.83 at 197 x 768 x 2304.
+        12 multiply-adds in a step, they do not ask for rows of a besides: 0.87 instead of 0.83 at 197 x 768 x 2304, and
+        0.89 of the time at 196 x 256 x 1024.
         """
         rows, dense, step = product.a.at(product.a_row * height), product.a_row < product.k * 2, code.integer(0)
         if self.spec.paced:  # the tiles of later panels find the rows of a in the second-level cache
@@ -257,7 +256,7 @@ class _Gemm:
             step = select(product.later_end > 0, code.integer(_line(product.a.element)), 0)
             rows = product.later.to(product.a.element).unless(dense, rows)
         ahead = (rows.value, select(dense, code.integer(height), step).value)
-        few_sums = code.target.vector_registers < 32 and self.spec.paced and not self.spec.later
+        only_panels = not self.spec.asks_for_rows and not self.spec.later
         next_panel = (product.next_b.value, product.pace.value)
         only_b = self.spec.near and self.spec.rows == (1,)  # nothing else is worth a place in the queue of loads
         starts = range(0, width, self.lanes)
@@ -273,7 +272,7 @@ class _Gemm:
             b=product.b.value,
             b_step=product.b_row.value,
             k=product.k.value,
-            ahead=None if only_b or few_sums else ahead,
+            ahead=None if only_b or only_panels else ahead,
             stored=self.spec.b_stored,
             next_panel=next_panel if self.spec.b_packed and not only_b else None,
             near=self.spec.near,

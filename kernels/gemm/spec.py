@@ -21,12 +21,13 @@ LONGEST_VECTOR = 16
 
 NEAR_BYTES = 3 << 20
 """A run-time b of up to so many bytes is read in place. Measured with 128 to 256 rows: 0.93 to 0.95 of the FMA limit at
-768 x 768 (2.4 MB; copied 0.86), but 0.84 at 1000 x 1000 (copied 0.94) and 0.5 at 4096 x 4096 (copied 0.8)."""
+768 x 768 (2.4 MB; copied 0.86), but 0.84 at 1000 x 1000 (copied 0.94) and 0.5 at 4096 x 4096 (copied 0.8). That was
+on Zen 4; cores that wait for their third-level cache read smaller ones in place (`choose.py`)."""
 
 NEAR_ROWS, NEAR_DEPTH = 64, 1024
 """A larger one is read in place where so many rows at most use a panel of at most so many rows of b. A copy waits for
 the third-level cache, tiles multiply meanwhile. Measured: 1.1 to 1.2 of the speed with 24 to 64 rows and k of 96 to
-1000, even where b's rows lie a power of two apart; 0.98 to 1.05 with 128 rows, and 0.45 with k = 4096."""
+1000, even where rows of b lie a power of two apart; 0.98 to 1.05 with 128 rows, and 0.45 with k = 4096. On Zen 4."""
 
 _A_BYTES, _A_BYTES_COPYING = 1 << 20, 4 << 20
 _TASKS = 16
@@ -94,11 +95,17 @@ class GemmSpec(KernelSpec):
     b_stored: str = ""
     """float16 or bfloat16: packed b lies in 16 bits and is widened to float32 as it is read; else it lies as `element`.
     For float32 b whose elements are all such numbers (`stored_type`), so that results stay the same."""
+    near_bytes: int = NEAR_BYTES
+    """A run-time b of up to so many bytes is read in place; a larger one by few rows alone."""
+    few_rows: int = NEAR_ROWS
+    """So many rows at most are few, if k is NEAR_DEPTH at most; two tiles are, whatever k is."""
     near: int = 0
     """How many steps of k ahead of its use packed b is asked for, into the first-level cache; 0: not at all."""
     paced: bool = False
     """All tiles of a strip ask for the next panel of b, at an even pace, and those of a task's first panel alone for
     their rows of a. Otherwise the first tiles ask for the panel, a cache line in each step of k, and all for rows."""
+    asks_for_rows: bool = True
+    """A tile asks for the rows of a that the one below it reads."""
     later: tuple[int, ...] = ()
     """The kernel finds there what it asks for on behalf of later kernels: pairs of a buffer's number and of a size's.
     The size is the number of the strip of tiles (one panel of b in one task) at which those that ask for the buffer

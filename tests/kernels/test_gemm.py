@@ -239,11 +239,12 @@ def test_gemm_strides(cpu: str, a_in_place: bool) -> None:
         np.testing.assert_array_equal(product(kernel, spec, a, shared), a @ shared, f"{m}x{n}x{k} {form} shared")
 
 
-@pytest.mark.parametrize("rows", [7, 60, 70])
-def test_gemm_large_runtime_b(rows: int) -> None:
+@pytest.mark.parametrize("rows", [7, 16, 60, 70])
+@pytest.mark.parametrize("least", [{}, {"near_bytes": 1 << 10, "few_rows": 16, "asks_for_rows": False}])
+def test_gemm_large_runtime_b(rows: int, least: dict[str, Any]) -> None:
     """Too large to be read in place by many rows: panels are copied."""
     lanes = lanes_of("host")
-    spec = GemmSpec((4, 2, 1), (2 * lanes,), b_packed=False)
+    spec = GemmSpec((4, 2, 1), (2 * lanes,), b_packed=False, **least)
     rng = np.random.default_rng(5)
     a, b = matrices(rng, 1, 1, rows, 900), matrices(rng, 1, 1, 900, 1001)
     np.testing.assert_array_equal(product(compiled(spec, "host", lanes), spec, a, b), a @ b)
@@ -343,7 +344,10 @@ def test_gemm_asks_for_b_as_the_core_needs_it() -> None:
     assert (far.near, far.paced) == (24, True)
     assert choose_gemm(128, 3072, 64, 1, intel).near == 0, "the panel stays in the first-level cache"
     assert not choose_gemm(128, 16, 768, 1, intel).paced, "there is one panel"
-    assert not choose_gemm(128, 3072, 768, 1, intel, packed_b=False).near
+    unpacked = choose_gemm(128, 3072, 768, 1, intel, packed_b=False)
+    assert not unpacked.near and unpacked.near_bytes < choose_gemm(128, 3072, 768, 1, zen, packed_b=False).near_bytes
+    assert unpacked.asks_for_rows and not choose_gemm(128, 3072, 768, 1, named("haswell")).asks_for_rows
+    assert [choose_gemm(196, 256, k, 1, named("haswell")).near for k in (128, 1000)] == [0, 24]
     row = choose_gemm(1, 4096, 4096, 1, intel)
     assert (row.rows, row.widths, row.paced) == ((1,), (16,), False)
     near = choose_gemm(1, 128, intel.l2_bytes // 4 // 128, 1, intel)
