@@ -59,6 +59,7 @@ class _Bfloat(TiledKernel):
 class _Matrices(_Bfloat):
     """Sums in vector registers, of a strip of columns of some rows at a time."""
 
+    TILES = False
     TOGETHER = 1
 
     def working(self) -> AbstractContextManager[None]:
@@ -71,8 +72,7 @@ class _Matrices(_Bfloat):
         new: Block[Traced],
         count: Traced,
         fetches: Traced,
-        piece: Traced,
-        apart: Traced,
+        pace: Traced,
     ) -> Variable:
         self.finish_rest(old, self.code.variable(self.code.integer(0)))
         code, size, spec, r, column = self.code, self.size, self.spec, new.row, new.column

@@ -36,8 +36,8 @@ from jitonnx.kernels.parts.tiled_products import (
 )
 from jitonnx.kernels.parts.tiled_rows import Copying
 
-_SETTLED = 2
-"""The step behind which the first piece of the epilogue stands: sums are on their way to memory before."""
+_FRACTIONS = 64
+"""What shares of rows are counted in."""
 _FETCHED_BYTES = 64 << 10
 """What is asked for of the first panel before rows are copied."""
 _AHEAD = 24
@@ -64,6 +64,9 @@ class TiledKernel:
 
     PRODUCT: str
     """The instruction."""
+    TILES = True
+    """Rows are taken as tiles: where they are copied, they are copied as such, for what streams from the second-level
+    cache comes faster if it lies in the order of its use."""
     TOGETHER = 4
     """Rows of a block of sums in memory that go through the epilogue at a time."""
 
@@ -74,6 +77,9 @@ class TiledKernel:
         taps = size.kernel_height * size.kernel_width
         self.elements = size.channels * (1 if spec.by_taps else taps)
         self.tap_steps = (self.elements + (spec.step - 1)) / spec.step
+        self.in_tiles = self.TILES and spec.way == "copied"
+        self.step_bytes = TILE * LINE if self.in_tiles else LINE
+        """From one step of a row of x to the next."""
         self.steps = self.tap_steps * taps if spec.by_taps else self.tap_steps
         self.across = padded_width(size) if spec.by_taps else size.out_width
         """Rows of the product for a row of output pixels."""
@@ -88,12 +94,11 @@ class TiledKernel:
         """What copies rows to scratch memory."""
         raise NotImplementedError
 
-    def pieces(self) -> tuple[Traced, Traced]:
-        """How many rows of the block before go through the epilogue in a piece, and how many steps are from one piece
-        to the next."""
-        places, pieces = larger(self.steps - _SETTLED, 1), 2 * TILE // self.TOGETHER
-        rows = (places + (pieces - 1)) / places * self.TOGETHER
-        return rows, larger(places * rows / (2 * TILE), 1)
+    def pace(self) -> Traced:
+        """How many rows of the block before go through the epilogue with each step, in 1 / _FRACTIONS, if steps share
+        the work alike."""
+        steps = larger(self.steps, 1)
+        return (steps + (2 * TILE * _FRACTIONS - 1)) / steps
 
     def working(self) -> AbstractContextManager[None]:
         """The context of all products."""
@@ -106,21 +111,24 @@ class TiledKernel:
     def emit(self, begin: Traced, end: Traced) -> None:
         code, size = self.code, self.size
         column_tasks = (size.out_channels + (size.task_columns - 1)) / size.task_columns
-        before, pieces = Block(*(code.variable(code.integer(0)) for _ in Block._fields)), self.pieces()
+        before, pace = Block(*(code.variable(code.integer(0)) for _ in Block._fields)), self.pace()
         with self.working():
             with code.loop(end, begin) as task:
                 first_call = task.equals(begin)
                 first_column = remainder(task, column_tasks) * size.task_columns
                 end_column = smaller(first_column + size.task_columns, size.out_channels)
+                number = task / column_tasks
                 with code.when(first_call):
                     self._fetch(first_column)
-                pixel, count = self._prepare(task / column_tasks)
+                with code.when(first_call | first_column.equals(0)):
+                    self._prepare(number)
+                pixel, count = self._rows_of(number)
                 with code.loop(count, 0, size.group_rows) as first:
                     last = smaller(first + size.group_rows, count)
                     fetches = one_if(first_call & first.equals(0))
                     self._unfold(first, last)
                     with code.loop(end_column, first_column, self.spec.width) as column:
-                        self._emit_panel(before, pixel, first, last, count, column, fetches, pieces)
+                        self._emit_panel(before, pixel, first, last, count, column, fetches, pace)
             self.put_sums()
             self.finish_rest(Block(*(variable.get() for variable in before)), code.variable(code.integer(0)))
 
@@ -131,30 +139,43 @@ class TiledKernel:
         with self.code.loop(smaller(panel, _FETCHED_BYTES), step=LINE) as at:
             emit_prefetch(self.code.builder, first.at(at).value)
 
-    def _prepare(self, number: Traced) -> tuple[Traced, Traced]:
-        """Copies what the task with a number of rows needs; its first output pixel, and how many rows it has."""
+    def _band_of(self, number: Traced) -> tuple[Traced, Traced, Traced]:
+        """The image of the task with a number of rows, its first row of output pixels, and how many it has."""
+        size = self.size
+        bands = (size.out_height + (size.task_rows - 1)) / size.task_rows
+        image, first = number / bands, remainder(number, bands) * size.task_rows
+        return image, first, smaller(size.task_rows, size.out_height - first)
+
+    def _rows_of(self, number: Traced) -> tuple[Traced, Traced]:
+        """The first output pixel of the task with a number of rows, and how many rows it has."""
+        size = self.size
+        if self.spec.by_bands:
+            image, first, rows = self._band_of(number)
+            return (image * size.out_height + first) * size.out_width, (rows - 1) * self.across + size.out_width
+        first = number * size.task_rows
+        return first, smaller(size.task_rows, size.images * size.out_height * size.out_width - first)
+
+    def _prepare(self, number: Traced) -> None:
+        """Copies what the task with a number of rows needs."""
         code, size, spec = self.code, self.size, self.spec
         copying = self.copying()
         if spec.by_bands:
-            bands = (size.out_height + (size.task_rows - 1)) / size.task_rows
-            image, first = number / bands, remainder(number, bands) * size.task_rows
-            rows = smaller(size.task_rows, size.out_height - first)
+            image, first, rows = self._band_of(number)
             above, needed = first * size.stride_height - size.pad_top, band_rows(size, rows)
             if spec.by_taps:
                 copying.padded(self.rows, self.across * size.row_bytes, size.row_bytes, image, above, needed)
             else:
                 copying.padded(self._lines(), size.line_bytes, size.channels * spec.ITEM_BYTES, image, above, needed)
-            return (image * size.out_height + first) * size.out_width, (rows - 1) * self.across + size.out_width
-        first = number * size.task_rows
-        count = smaller(size.task_rows, size.images * size.out_height * size.out_width - first)
+            return
+        first, count = self._rows_of(number)
         if spec.way == "copied":
-            copying.rows(self.rows, first, count, self.elements)
+            copy = copying.tiles if self.in_tiles else copying.rows
+            copy(self.rows, first, count, self.elements)
         elif spec.way == "gathered":
             copying.gathered(self.rows, first, count, self.elements)
         else:  # those that do not fill a tile
             rest = remainder(count, code.integer(TILE))
             copying.rows(self.rows, first + (count - rest), rest, self.elements)
-        return first, count
 
     def _lines(self) -> Pointer:
         """The rows of an image with their padding, of which "unfolded" takes the taps, behind those of a group."""
@@ -187,16 +208,16 @@ class TiledKernel:
         count: Traced,
         column: Traced,
         fetches: Traced,
-        pieces: tuple[Traced, Traced],
+        pace: Traced,
     ) -> None:
         """Rows first, …, last - 1 of the task times one panel: blocks of two tiles, then of one where that does. The
         next panel is asked for if `fetches` is not 0, or w does not stay in the cache."""
         code, whole = self.code, last - TILE
         with code.loop(whole, first, 2 * TILE) as r:
-            self._emit_block(2, before, pixel, r, count, column, fetches, pieces)
+            self._emit_block(2, before, pixel, r, count, column, fetches, pace)
         rest = remainder(last - first, code.integer(2 * TILE))
         with code.when((rest > 0) & (rest <= TILE)):
-            self._emit_block(1, before, pixel, last - rest, count, column, fetches, pieces)
+            self._emit_block(1, before, pixel, last - rest, count, column, fetches, pace)
 
     def _emit_block(
         self,
@@ -207,7 +228,7 @@ class TiledKernel:
         count: Traced,
         column: Traced,
         fetches: Traced,
-        pieces: tuple[Traced, Traced],
+        pace: Traced,
     ) -> None:
         """Sums of a block, which comes in the place of the one before; that one is finished."""
         old = Block(*(variable.get() for variable in before))
@@ -218,7 +239,7 @@ class TiledKernel:
             old, new = Block(*arguments[:split]), Block(*arguments[split : 2 * split])
             self.inner(code)._write_block(tiles, old, new, *arguments[2 * split :])
 
-        rest = [count, fetches, *pieces]
+        rest = [count, fetches, pace]
         self.code.subroutine(f"block.{tiles}", [*old, *new, *rest], write, inline=False)
         for variable, value in zip(before, new, strict=True):
             variable.set(value)
@@ -230,10 +251,9 @@ class TiledKernel:
         new: Block[Traced],
         count: Traced,
         fetches: Traced,
-        piece: Traced,
-        apart: Traced,
+        pace: Traced,
     ) -> None:
-        finished = self.sum_block(tiles, old, new, count, fetches, piece, apart)
+        finished = self.sum_block(tiles, old, new, count, fetches, pace)
         self.finish_rest(old, finished)
 
     def sum_block(
@@ -243,8 +263,7 @@ class TiledKernel:
         new: Block[Traced],
         count: Traced,
         fetches: Traced,
-        piece: Traced,
-        apart: Traced,
+        pace: Traced,
     ) -> Variable:
         """Sums up a block of so many tiles of rows, and puts the sums of the one before in memory; how many rows of
         that one are finished."""
@@ -256,8 +275,8 @@ class TiledKernel:
         following = w.at(ahead + r / (2 * TILE) * (self.steps * (spec.fetched * LINE)))
         x = [self.tile(new.pixel, r + i * TILE, count) for i in range(tiles)]
         finished = code.variable(code.integer(0))
-        plain = self._plain(old, piece)
-        done, due = code.variable(code.integer(0)), code.variable(code.integer(_SETTLED))
+        plain = self._plain(old)
+        done, due = code.variable(code.integer(0)), code.variable(code.integer(0))
 
         def begin(number: int) -> None:
             """The sum of the block before goes to memory, and the new one begins."""
@@ -283,14 +302,14 @@ class TiledKernel:
                 with first:
                     multiply(code, *of_step, before=begin)
                     rest()
-            with code.when((at >= due.get()) & (finished.get() < old.live)):
-                with code.either(plain) as (quick, other):
-                    with quick:
-                        self._finish_plain(old, finished.get(), piece)
-                        finished.set(finished.get() + piece)
-                    with other:
-                        self._finish_piece(old, finished, piece)
-                due.set(at + apart)
+            due.set(due.get() + pace)
+            ready = smaller(due.get() / (_FRACTIONS * self.TOGETHER) * self.TOGETHER, old.live)
+            with code.when(finished.get() < ready), code.either(plain) as (quick, other):
+                with quick:
+                    self._finish_plain(old, finished.get(), ready)
+                    finished.set(ready)
+                with other:
+                    self._finish_piece(old, finished, ready - finished.get())
             done.set(at + 1)
         with code.when(self.steps.equals(0)):
             store(code, 2, columns, self.sums)
@@ -308,7 +327,7 @@ class TiledKernel:
         code, size = self.code, self.size
         with code.loop(self.tap_steps) as step:
             if not self.spec.by_taps:
-                yield step * LINE
+                yield step * self.step_bytes
                 return
             with code.loop(size.kernel_height) as i, code.loop(size.kernel_width) as j:
                 pixels = i * size.dilation_height * self.across + j * size.dilation_width
@@ -316,7 +335,9 @@ class TiledKernel:
 
     def tile(self, pixel: Traced, r: Traced, count: Traced) -> tuple[Pointer, Traced]:
         """Tell where the tile of x from the task's row r on lies, and how many bytes its rows are apart."""
-        size = self.size
+        code, size = self.code, self.size
+        if self.in_tiles:
+            return self.rows.at(r * (self.steps * LINE)), code.integer(LINE)
         if self.spec.way == "unfolded":
             return self.rows.at(remainder(r, size.group_rows) * size.row_bytes), size.row_bytes
         if self.spec.way != "in place":
@@ -350,24 +371,25 @@ class TiledKernel:
         else:
             finished.set(at + run)
 
-    def _plain(self, block: Block[Traced], piece: Traced) -> Traced:
-        """Whether a block is pieces of rows that follow each other in y, and a whole panel."""
+    def _plain(self, block: Block[Traced]) -> Traced:
+        """Whether a block is as many rows as go through the epilogue at a time, or several times as many, which follow
+        each other in y, and a whole panel."""
         whole = self.code.integer(int(not self.spec.by_taps)).equals(1)
         whole &= block.column + self.spec.width <= self.size.out_channels
-        return whole & remainder(block.live, piece).equals(0)
+        return whole & remainder(block.live, self.code.integer(self.TOGETHER)).equals(0)
 
-    def _finish_plain(self, block: Block[Traced], at: Traced, count: Traced) -> None:
-        """The epilogue on `count` rows of such a block from number `at` on, and into y: in place, as a function would
-        have to be told much."""
+    def _finish_plain(self, block: Block[Traced], first: Traced, end: Traced) -> None:
+        """The epilogue on rows number first, …, end - 1 of such a block, and into y: in place, as a function would have
+        to be told much."""
         code, size, lanes = self.code, self.size, self.epilogue.lanes
-        vectors, row, column = self.spec.width // lanes, block.pixel + block.row + at, block.column
+        vectors, row, column = self.spec.width // lanes, block.pixel + block.row, block.column
         rows = self.TOGETHER if self.epilogue.unrolls else 1
-        with code.loop(count, 0, rows) as i:
+        with code.loop(end, first, rows) as i:
             emit_finish_whole(
                 code,
                 self.epilogue,
                 (rows, vectors),
-                self._sums(at + i, rows, column),
+                self._sums(i, rows, column),
                 self.y.at((row + i) * size.y_pixel + column).value,
                 size.y_pixel.value,
                 (code.integer(0), row + i, column),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from jitonnx.kernels.language.code import Code, Pointer, larger, remainder, smaller
 from jitonnx.kernels.language.trace import Traced
-from jitonnx.kernels.parts.layouts import LINE
+from jitonnx.kernels.parts.layouts import LINE, TILE
 from jitonnx.kernels.parts.tiled_products import TiledSizes, padded_width, pieces
 from jitonnx.kernels.parts.windows import copy_taps, each_window
 
@@ -36,6 +36,18 @@ class Copying:
         size = self._size
         with self._code.loop(count) as r:
             self._run(scratch.at(r * size.row_bytes), self._x.at((first + r) * size.x_pixel), depth)
+
+    def tiles(self, scratch: Pointer, first: Traced, count: Traced, depth: Traced) -> None:
+        """The same as tiles that lie one after the other: [16 rows][step][row] of whole steps."""
+        code, size = self._code, self._size
+        tall = (depth + (self._step - 1)) / self._step * (TILE * LINE)
+        with code.loop(count) as r:
+            block = r / TILE
+            target, source = (
+                scratch.at(block * tall + (r - block * TILE) * LINE),
+                self._x.at((first + r) * size.x_pixel),
+            )
+            code.subroutine("copy_to_tiles", [target, source, depth], self._write_to_tiles, inline=False)
 
     def gathered(self, scratch: Pointer, first: Traced, count: Traced, depth: Traced) -> None:
         """The taps of `count` output pixels from number `first` on, side by side."""
@@ -133,18 +145,22 @@ class Copying:
         """`count` elements side by side, as products take them, and others behind them, to whole steps."""
         self._code.subroutine("copy_run", [target, source, count], self._write_run, inline=False)
 
-    def _write_run(self, code: Code, target: Pointer, source: Pointer, count: Traced) -> None:
+    def _write_run(self, code: Code, target: Pointer, source: Pointer, count: Traced, apart: int = 1) -> None:
+        """The steps of the target begin so many times their size apart."""
         to = target.to(self._element)
         full = count - remainder(count, code.integer(self._step))
         four = count - remainder(count, code.integer(4 * self._step))
         with code.loop(four, 0, 4 * self._step) as at:
             vectors = [self._take(source, at + part * self._step) for part in range(4)]
             for part, vector in enumerate(vectors):
-                to.store(at + part * self._step, vector)
+                to.store((at + part * self._step) * apart, vector)
         with code.loop(full, four, self._step) as at:
-            to.store(at, self._take(source, at))
+            to.store(at * apart, self._take(source, at))
         with code.when(count > full):
-            to.store(full, self._take(source, full, count - full))
+            to.store(full * apart, self._take(source, full, count - full))
+
+    def _write_to_tiles(self, code: Code, target: Pointer, source: Pointer, count: Traced) -> None:
+        self._write_run(code, target, source, count, TILE)
 
     def _fill(self, target: Pointer, count: Traced) -> None:
         """`count` times what is outside; more may be written behind, to whole steps."""
