@@ -40,6 +40,7 @@ class _IntegerTiles(TiledKernel):
             IntegerBuffers, self._element, w=types.uint8, sums=types.int32, y=getattr(types, spec.result)
         )
         super().__init__(code, spec, x, w, y, epilogue)
+        self.adds = spec.shifted
         self.PRODUCT = "tdpbssd" if spec.signed else "tdpbusd"
 
     def inner(self, code: Code) -> _IntegerTiles:
@@ -48,11 +49,12 @@ class _IntegerTiles(TiledKernel):
     def copying(self) -> Copying:
         return Copying(self.code, self.size, self.x, self._zero().spread(LINE), _taken)
 
-    def more(self, column: Traced, lanes: int) -> Traced | None:
+    def begin_epilogue(self, column: Traced) -> None:
         """- zero * column sums."""
-        if not self._integers.shifted:
-            return None
-        return self._columns.load(column, lanes) * (-convert(self._zero(), types.int32)).spread(lanes)
+        if self.adds:
+            minus, lanes = -convert(self._zero(), types.int32), LINE // 4
+            for at in range(0, self.spec.width, lanes):
+                self.row.store(at, self._columns.load(column + at, lanes) * minus.spread(lanes))
 
     def _zero(self) -> Traced:
         return self._zeros.load(0) if self._integers.shifted else self.code.number(self._element, 0)

@@ -29,6 +29,7 @@ from jitonnx.kernels.parts.tile import emit_finish, emit_finish_whole, emit_pref
 from jitonnx.kernels.parts.tiled_products import (
     HEAD_BYTES,
     SLACK_ROWS,
+    SUMS_BYTES,
     TiledSizes,
     TiledSpec,
     band_rows,
@@ -67,6 +68,8 @@ class TiledKernel:
     TILES = True
     """Rows are taken as tiles: where they are copied, they are copied as such, for what streams from the second-level
     cache comes faster if it lies in the order of its use."""
+    adds = False
+    """Whether a row that `begin_epilogue` makes is added to the sums."""
     TOGETHER = 4
     """Rows of a block of sums in memory that go through the epilogue at a time."""
 
@@ -84,6 +87,8 @@ class TiledKernel:
         self.across = padded_width(size) if spec.by_taps else size.out_width
         """Rows of the product for a row of output pixels."""
         self.sums = code.scratch(types.uint8)
+        self.row = code.scratch(self.epilogue.element).at(SUMS_BYTES // 4)
+        """What is added to each row of the block before, if `adds`."""
         self.rows = code.scratch(types.uint8).at(HEAD_BYTES)
 
     def inner(self, code: Code) -> TiledKernel:
@@ -104,9 +109,8 @@ class TiledKernel:
         """The context of all products."""
         return configured(self.code)
 
-    def more(self, column: Traced, lanes: int) -> Traced | None:
-        """What is added to each row of the sums of columns from `column` on."""
-        return None
+    def begin_epilogue(self, column: Traced) -> None:
+        """Puts what is added to each row of the sums of a panel where `row` points."""
 
     def emit(self, begin: Traced, end: Traced) -> None:
         code, size = self.code, self.size
@@ -130,7 +134,9 @@ class TiledKernel:
                     with code.loop(end_column, first_column, self.spec.width) as column:
                         self._emit_panel(before, pixel, first, last, count, column, fetches, pace)
             self.put_sums()
-            self.finish_rest(Block(*(variable.get() for variable in before)), code.variable(code.integer(0)))
+            last_block = Block(*(variable.get() for variable in before))
+            self.begin_epilogue(last_block.column)
+            self.finish_rest(last_block, code.variable(code.integer(0)))
 
     def _fetch(self, column: Traced) -> None:
         """Asks for the beginning of a panel, while rows are copied."""
@@ -276,6 +282,7 @@ class TiledKernel:
         x = [self.tile(new.pixel, r + i * TILE, count) for i in range(tiles)]
         finished = code.variable(code.integer(0))
         plain = self._plain(old)
+        self.begin_epilogue(old.column)
         done, due = code.variable(code.integer(0)), code.variable(code.integer(0))
 
         def begin(number: int) -> None:
@@ -389,21 +396,21 @@ class TiledKernel:
                 code,
                 self.epilogue,
                 (rows, vectors),
-                self._sums(i, rows, column),
+                self._sums(i, rows),
                 self.y.at((row + i) * size.y_pixel + column).value,
                 size.y_pixel.value,
                 (code.integer(0), row + i, column),
             )
 
-    def _sums(self, first: Traced, rows: int, column: Traced) -> list[ir.Value]:
-        """Vectors of rows of the block in memory, and what is added to each."""
+    def _sums(self, first: Traced, rows: int) -> list[ir.Value]:
+        """Vectors of rows of the block in memory, with what is added."""
         lanes, width = self.epilogue.lanes, self.spec.width
-        sums = self.sums.to(self.epilogue.element).at(first * width)
-        more = [self.more(column + v * lanes, lanes) for v in range(width // lanes)]
-        totals = [
-            (sums.load(j * width + v * lanes, lanes), more[v]) for j in range(rows) for v in range(width // lanes)
-        ]
-        return [(total if other is None else total + other).value for total, other in totals]
+        sums, places = self.sums.to(self.epilogue.element).at(first * width), range(0, width, lanes)
+        totals = [[sums.load(j * width + at, lanes) for at in places] for j in range(rows)]
+        if self.adds:
+            row = [self.row.load(at, lanes) for at in places]
+            totals = [[total + more for total, more in zip(of_row, row, strict=True)] for of_row in totals]
+        return [total.value for of_row in totals for total in of_row]
 
     def _finish(self, first: Traced, count: Traced, row: Traced, column: Traced) -> None:
         """`count` rows of sums from number `first` on become rows of y from `row` on."""
@@ -422,7 +429,7 @@ class TiledKernel:
                 code,
                 self.epilogue,
                 shape=(self.TOGETHER, vectors),
-                sums=self._sums(first + i, self.TOGETHER, column),
+                sums=self._sums(first + i, self.TOGETHER),
                 c=self.y.at((row + i) * size.y_pixel + column).value,
                 ldc=size.y_pixel.value,
                 live=(size.out_channels - column).value,

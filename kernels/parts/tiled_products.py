@@ -214,8 +214,8 @@ class TiledSpec(KernelSpec):
         return result
 
 
-HEAD_BYTES = SUMS_BYTES
-"""What precedes the rows in scratch memory: sums of a block."""
+HEAD_BYTES = SUMS_BYTES + 2 * LINE
+"""What precedes the rows in scratch memory: sums of a block, and a row that is added to them."""
 
 
 def whole(elements: Any, step: int) -> Any:
