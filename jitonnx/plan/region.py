@@ -42,7 +42,8 @@ class RegionSpec(KernelSpec):
     @property
     def plain(self) -> LoopsSpec:
         itemsizes = tuple(dtype.itemsize for dtype, _ in (*self.inputs, *self.outputs))
-        return LoopsSpec(self.rank, itemsizes, sum(cost(expr) for expr in self.exprs))
+        strided = not self.streams and any(movement == STRIDED for _, movement in (*self.inputs, *self.outputs))
+        return LoopsSpec(self.rank, itemsizes, sum(cost(expr) for expr in self.exprs), strided)
 
     @property
     def BUFFERS(self) -> Any:  # type: ignore[override]

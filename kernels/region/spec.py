@@ -7,12 +7,16 @@ from math import prod
 from typing import Any
 
 from jitonnx.kernels.arguments import Arguments, each, record
-from jitonnx.kernels.parts.sizes import larger
+from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
 
 TASK_ELEMENTS = 8192
 """Elements of one task: some microseconds of work, and a few dozen KB that stay in the first cache levels."""
+_STRIDED_COLUMNS = 64
+"""Columns of a task in which elements of some operand lie apart: the rows behind touch the same cache lines while these
+are near. In rows of 8192 each element of 21 channels side by side took a line from the third-level cache, six times as
+long; and lines a power of two apart share few places of the first level."""
 
 
 @functools.cache
@@ -43,6 +47,8 @@ class LoopsSpec(KernelSpec):
     itemsizes: tuple[int, ...]
     cost: int
     """Rough floating-point operations for one element of the loops."""
+    strided: bool = False
+    """Whether elements of some operand lie apart along the inner loop."""
 
     @property
     def SIZES(self) -> Any:  # type: ignore[override]
@@ -50,10 +56,13 @@ class LoopsSpec(KernelSpec):
 
     def complete(self, sizes: Any) -> Any:
         rows, columns = prod(sizes.extents[:-1]), sizes.extents[-1]
-        columns_each = columns if columns <= 2 * TASK_ELEMENTS else TASK_ELEMENTS
+        if self.strided:
+            columns_each = smaller(columns, _STRIDED_COLUMNS)
+        else:
+            columns_each = columns if columns <= 2 * TASK_ELEMENTS else TASK_ELEMENTS
         return self.SIZES.following(
             sizes,
-            rows_each=larger(1, TASK_ELEMENTS // larger(1, columns)),
+            rows_each=larger(1, TASK_ELEMENTS // larger(1, columns_each if self.strided else columns)),
             columns_each=columns_each,
             pieces=-(-columns // larger(1, columns_each)),
             rows=rows,
