@@ -18,14 +18,16 @@ from jitonnx.kernels.gemm.scale import build_scale
 from jitonnx.kernels.gemm.spec import (
     LONGEST_VECTOR,
     NEAR_DEPTH,
+    WIDENED_ROWS,
     GemmBuffers,
     GemmSizes,
     GemmSpec,
     ScaleSpec,
 )
 from jitonnx.kernels.language import ir, types
-from jitonnx.kernels.language.code import Code, Kernel, Pointer, larger, remainder, smaller
+from jitonnx.kernels.language.code import Code, Kernel, Mask, Pointer, each_vector, larger, remainder, smaller
 from jitonnx.kernels.language.epilogue import Epilogue, Stage
+from jitonnx.kernels.language.half import widen
 from jitonnx.kernels.language.trace import Traced, select
 from jitonnx.kernels.parts.tile import emit_accumulate, emit_finish, emit_prefetch_result, first_lanes, row_offsets
 from jitonnx.records import NamedTuple
@@ -148,7 +150,15 @@ class _Gemm:
                     next_panel = self._next_panel(panel, width, first_row, rows)
                     later = self._later(panel, first_row, column)
                     asked = (next_panel, *later, self._pace(width, rows))
-                    self._emit_strip(width, _Product(a, a_row, panel, b_row, size.k, *here, *asked), rows)
+                    product = _Product(a, a_row, panel, b_row, size.k, *here, *asked)
+                    if not self.spec.b_widened:
+                        self._emit_strip(width, product, rows)
+                        continue
+                    with self.code.either(rows > WIDENED_ROWS) as (many, few):
+                        with many:
+                            self._emit_strip(width, self._widened(product, width, rows), rows)
+                        with few:
+                            self._emit_strip(width, product, rows)
 
     def _width_cases(self, live: Traced) -> list[tuple[Traced, int]]:
         """Tell for each tile width whether it is the narrowest that suffices for `live` columns (or the widest at
@@ -163,10 +173,31 @@ class _Gemm:
         last = (first_row + rows >= self.size.m) & (rows > self.spec.rows[0])
         return panel.at(select(last, self.size.k * width, 0))
 
-    def _pace(self, width: int, rows: Traced) -> Traced:
+    def _widened(self, product: _Product, width: int, rows: Traced) -> _Product:
+        """The same with its panel of stored b widened, in scratch memory; what is asked for lies as it did."""
+
+        def write(code: Code, stored: Pointer, count: Traced) -> None:
+            def piece(first: Traced, lanes: int, mask: Mask | None, live: Traced) -> None:
+                bits = stored.load(first, lanes, mask)
+                code.scratch(self.element).store(first, widen(bits, self.spec.b_stored), mask)
+
+            each_vector(code, count, self.lanes, piece)
+
+        self.code.subroutine("widen", [product.b, product.k * width], write, inline=False)
+        ratio = self.element.bitwidth // self.b.element.bitwidth
+        return product._replace(
+            b=self.scratch,
+            next_b=product.next_b.to(self.element),
+            later=product.later.to(self.element),
+            later_end=product.later_end / ratio,
+            pace=self._pace(width, rows, self.element),
+        )
+
+    def _pace(self, width: int, rows: Traced, element: types.Type | None = None) -> Traced:
         """How many elements of the next panel a tile asks for in each step of k: a cache line; or, at an even pace, a
-        part such that all tiles of the strip together ask for all of it, some lines several times."""
-        line = self.code.integer(_line(self.b.element))
+        part such that all tiles of the strip together ask for all of it, some lines several times. element: those of
+        the panel that tiles read, if not b's."""
+        line = self.code.integer(_line(element or self.b.element))
         if not self.spec.paced:
             return line
         tiles = larger(rows / self.spec.rows[0], 1)
@@ -193,7 +224,7 @@ class _Gemm:
         if self.spec.a_in_place:
             return a, size.a_row
         padded = (size.k + (self.lanes - 1)) & -self.lanes
-        behind_panel = 0 if self.spec.b_packed else (size.k + LONGEST_VECTOR) * self.spec.widths[0]
+        behind_panel = (size.k + LONGEST_VECTOR) * self.spec.widths[0] if self.spec.copies_b else 0
         copy = self.scratch.at(behind_panel)
         emit_copy(self.code, a, (size.a_row, size.a_column), (rows, size.k), copy, padded, self.lanes)
         return copy, padded
@@ -220,7 +251,11 @@ class _Gemm:
         def write(code: Code, rows: Traced, *product: Any) -> None:
             self._write_strip(code, width, rows, _Product(*product))
 
-        self.code.subroutine(f"strip.{width}", [rows, *product], write)
+        self.code.subroutine(f"strip.{self._named(width, product)}", [rows, *product], write)
+
+    def _named(self, width: int, product: _Product) -> str:
+        """A width, and whether stored b has been widened."""
+        return f"{width}.wide" if self.spec.b_widened and product.b.element is self.element else f"{width}"
 
     def _write_strip(self, code: Code, width: int, rows: Traced, product: _Product) -> None:
         """Tiles of each height as long as they fit. They are functions of their own: LLVM would otherwise search all
@@ -234,7 +269,8 @@ class _Gemm:
             end = done + (rows - done) / height * height
             with code.loop(end, done, height) as r:
                 arguments = product.below(r, height, width, self.spec.paced)
-                code.subroutine(f"tile.{height}.{width}", arguments, write, inline=False)
+                name = f"tile.{height}.{self._named(width, product)}"
+                code.subroutine(name, arguments, write, inline=False)
             done = end
 
     def _write_tile(self, code: Code, height: int, width: int, product: _Product) -> None:
@@ -273,7 +309,7 @@ class _Gemm:
             b_step=product.b_row.value,
             k=product.k.value,
             ahead=None if only_b or only_panels else ahead,
-            stored=self.spec.b_stored,
+            stored="" if product.b.element is self.element else self.spec.b_stored,
             next_panel=next_panel if self.spec.b_packed and not only_b else None,
             near=self.spec.near,
         )

@@ -29,6 +29,10 @@ NEAR_ROWS, NEAR_DEPTH = 64, 1024
 the third-level cache, tiles multiply meanwhile. Measured: 1.1 to 1.2 of the speed with 24 to 64 rows and k of 96 to
 1000, even where rows of b lie a power of two apart; 0.98 to 1.05 with 128 rows, and 0.45 with k = 4096. On Zen 4."""
 
+WIDENED_ROWS = 30
+"""Where there are more rows, tiles that widen their panel of b anew take longer than one pass that widens it for all.
+Measured with float16, over the time with b in float32, 384 x 1536 and 768 x 3072: 24 rows 1.28 and 0.98 by tiles, 1.31
+and 1.17 by a pass; 48 rows 1.29 and 1.10, 1.12 and 1.08; 128 rows 1.28 and 2.46, 1.06 and 1.05."""
 _A_BYTES, _A_BYTES_COPYING = 1 << 20, 4 << 20
 _TASKS = 16
 _TASK_PRODUCTS = 1 << 18
@@ -95,6 +99,9 @@ class GemmSpec(KernelSpec):
     b_stored: str = ""
     """float16 or bfloat16: packed b lies in 16 bits and is widened to float32 as it is read; else it lies as `element`.
     For float32 b whose elements are all such numbers (`stored_type`), so that results stay the same."""
+    b_widened: bool = False
+    """Tasks of more than `WIDENED_ROWS` rows widen each panel of stored b once, into scratch memory that all their
+    tiles read; tiles of those with fewer rows widen it as they read it. For row numbers that only a run tells."""
     near_bytes: int = NEAR_BYTES
     """A run-time b of up to so many bytes is read in place; a larger one by few rows alone."""
     few_rows: int = NEAR_ROWS
@@ -167,10 +174,15 @@ class GemmSpec(KernelSpec):
     def scratch_bytes(self, sizes: GemmSizes) -> int:
         """Room for one panel of b and for the task's rows of a."""
         k, task_rows = sizes.k, sizes.task_rows
-        elements = 0 if self.b_packed else self.panel_elements(k)
+        elements = self.panel_elements(k) if self.copies_b else 0
         if not self.a_in_place:
             elements += (task_rows + LONGEST_VECTOR) * (k + LONGEST_VECTOR)
         return elements * self.itemsize
+
+    @property
+    def copies_b(self) -> bool:
+        """Whether panels of b come to lie in scratch memory."""
+        return self.b_widened or not self.b_packed
 
     def panel_elements(self, k: int) -> int:
         """Elements of scratch for a panel of b; more than k rows, since copying writes whole blocks."""

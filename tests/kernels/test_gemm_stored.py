@@ -11,7 +11,7 @@ import pytest
 from jitonnx.computation.lowering import lower
 from jitonnx.kernels.gemm.choose import stored_type
 from jitonnx.kernels.gemm.kernel import build
-from jitonnx.kernels.gemm.spec import GemmSpec
+from jitonnx.kernels.gemm.spec import WIDENED_ROWS, GemmSpec
 from jitonnx.model import load
 from jitonnx.plan.make import make_plan
 from jitonnx.target import Target, host
@@ -32,17 +32,21 @@ def weights(kind: str, *shape: int) -> np.ndarray:
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
 def test_same_bits(target: Target, kind: str) -> None:
-    """They are the same at the edges of tiles and panels, in a batch, with weights that lie transposed."""
+    """They are the same at the edges of tiles and panels, in a batch, with weights that lie transposed, and with panels
+    that are widened for many rows, behind which rows of a are copied or not."""
     lanes = target.lanes(4)
     plain = GemmSpec((4, 2, 1), (3 * lanes, lanes))
     stored = replace(plain, b_stored=kind)
-    kernels = [Compiled(build(spec, lanes), target) for spec in (plain, stored)]
+    specs = [plain, stored, replace(stored, b_widened=True), replace(stored, b_widened=True, a_in_place=False)]
+    kernels = [Compiled(build(spec, lanes), target) for spec in specs]
     rng = np.random.default_rng(1)
-    for m, n, k in ((1, 1, 1), (1, 3 * lanes, 7), (2, 3 * lanes + 1, 5), (7, lanes - 1, 0), (5, 7 * lanes + 3, 19)):
+    sizes = ((1, 1, 1), (1, 3 * lanes, 7), (2, 3 * lanes + 1, 5), (7, lanes - 1, 0), (5, 7 * lanes + 3, 19))
+    for m, n, k in (*sizes, (WIDENED_ROWS + 1, 7 * lanes + 3, 9), (WIDENED_ROWS + 7, lanes - 1, 5), (40, 3, 0)):
         a = rng.standard_normal((2, 3, m, k)).astype(np.float32)
         b = weights(kind, 2, 3, n, k).swapaxes(-1, -2)
-        one, other = (product(kernel, spec, a, b) for kernel, spec in zip(kernels, (plain, stored), strict=True))
-        np.testing.assert_array_equal(one, other, f"{m}x{n}x{k}")
+        one, *others = (product(kernel, spec, a, b) for kernel, spec in zip(kernels, specs, strict=True))
+        for other in others:
+            np.testing.assert_array_equal(one, other, f"{m}x{n}x{k}")
 
 
 def test_packed_in_half_the_memory() -> None:
@@ -71,3 +75,4 @@ def test_chosen_for_few_rows(kind: str, rows: int | str, stored: bool) -> None:
     target = replace(host(), features=features)
     (spec,) = (call.spec for call in make_plan(lower(graph), target).calls if isinstance(call.spec, GemmSpec))
     assert spec.b_stored == (kind if stored else "")
+    assert spec.b_widened == (stored and isinstance(rows, str))

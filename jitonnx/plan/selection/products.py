@@ -81,7 +81,8 @@ def gemm(
     )
     if constant and factors is None:
         assert plain.constant is not None
-        spec = replace(spec, b_stored=stored_type(plain.constant, _fewest(shape.m)))
+        stored = stored_type(plain.constant, _fewest(shape.m))
+        spec = replace(spec, b_stored=stored, b_widened=bool(stored) and concrete(shape.m) is None)
     matrix, b_batch = planner.packed(plain, spec.pack_b, spec) if constant else b, shape.b_batch
     if factors is not None:
         matrix = _scaled(planner, spec, matrix, factors, n)
