@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from jitonnx.ir.assumptions import Assumptions
-from jitonnx.ir.dims import Dim, DimLike, UnwieldyError, substitute, taking, variable, variables
+from jitonnx.ir.dims import Dim, DimLike, UnwieldyError, maximum, substitute, taking, variable, variables
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.errors import GraphError
 from jitonnx.ir.inference import InferenceContext
@@ -309,12 +309,20 @@ class Graph:
                     known = value.contents if own.issuperset(names) else None
                 value.type, value.contents, value.measured = type, known, False
             self._bind(node)
-        self._restore(bindings)
-        for pair in assumptions:
+        followed = self._restore(bindings)
+        for a, b in assumptions:
             # The node that assumed it may be gone because of it: an Expand to a size that was taken to be the input's.
-            named = bindings.keys() & (variables(pair[0]) | variables(pair[1]))
-            if named and named <= self.bindings.keys():
-                self.assumptions.note(*pair, assumptions.demanded_by(pair))
+            named = bindings.keys() & (variables(a) | variables(b))
+            if named and named <= self.bindings.keys() | followed.keys():
+                self.assumptions.note(a, b, assumptions.demanded_by((a, b)))
+        if followed:
+            self._put_in(followed)
+            noted, self.assumptions = self.assumptions, self.assumptions.apart()
+            for a, b in noted:
+                left, right = substitute(a, followed), substitute(b, followed)
+                if left != right:
+                    self.assumptions.note(left, right, noted.demanded_by((a, b)))
+            self.refresh()
 
     def _put_in(self, sizes: Mapping[str, DimLike]) -> None:
         """Put sizes that are known by now in their places in constants."""
@@ -324,18 +332,28 @@ class Graph:
                 elements = [substitute(element, sizes) for element in value.contents.flat]
                 value.contents = _as_numbers(contents_array(elements, value.contents.shape), value.type)
 
-    def _restore(self, bindings: Mapping[str, Binding]) -> None:
+    def _restore(self, bindings: Mapping[str, Binding]) -> dict[str, DimLike]:
         """Keep bindings that constants mention, though nothing that is inferred does; and all of elements, which were
         taken to be no less than 0: what follows from that may be a constant by now, and has to be looked at still.
+
+        Elements that turned out to follow from other variables are not computed by a run, so nothing can bind theirs:
+        these are returned, with what they are.
         """
         constants = {value for node in self for value in node.inputs if value is not None and value.producer is None}
         symbolic = [value for value in constants if value.contents is not None and value.constant is None]
         wanted = {name for value in symbolic for dim in value.contents.flat for name in variables(dim)}  # type: ignore[union-attr]
         wanted |= {name for name, binding in bindings.items() if binding.element and self._holds(binding.value)}
+        followed: dict[str, DimLike] = {}
         for name in sorted(wanted):
             if name in self.bindings or name not in bindings:
                 continue
-            value, place, element = self.bindings[name] = bindings[name]
+            value, place, element = bindings[name]
+            if element and value.contents is not None and not value.measured:
+                now = followed[name] = value.contents.flat[place]
+                if maximum(now, 0) != now:
+                    self.assumptions.note(maximum(now, 0), now)
+                continue
+            self.bindings[name] = bindings[name]
             if element and value.contents is None:
                 value.measured = True
                 value.contents = contents_array(
@@ -347,6 +365,7 @@ class Graph:
             now = value.contents.flat[place] if element else value.shape[place]  # type: ignore[union-attr]
             if variable(name) != now:
                 self.assumptions.note(variable(name), now)
+        return followed
 
     def _holds(self, value: Value) -> bool:
         return value.producer in self._nodes if value.producer is not None else value in self.inputs
