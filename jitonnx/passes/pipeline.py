@@ -53,6 +53,7 @@ _WEIGHTS = _family("weights", "BatchNormalization Gemm Mul Add Sub Div")
 _BRANCHES = _family("branches", "Add Sub")
 _PADDING = _family("padding", "Conv AveragePool MaxPool")
 _PROJECTIONS = _family("projections", "MatMul")
+_SLICES = _family("slices", "Gemm MatMul")
 _SPREAD = _family("spread", "Conv")
 _TABLES = _family("tables", "MatMul LSTM GRU RNN")
 _RANGES = _family("ranges", "Range")
@@ -70,7 +71,7 @@ FAMILIES: tuple[Family | Sequence[Rule], ...] = (
         cleanup.RULES,
         [MERGE_EQUAL],
     ),
-    *(_ACTIVATIONS, _NORMS, _ATTENTION, _WEIGHTS, _BRANCHES, _PADDING, [views], moves.RULES),
+    *(_SLICES, _ACTIVATIONS, _NORMS, _ATTENTION, _WEIGHTS, _BRANCHES, _PADDING, [views], moves.RULES),
     *(_PROJECTIONS, _SPREAD, _TABLES, _RANGES),
 )
 """Every rewrite; those of most graphs are there, others are imported for who asks."""
@@ -167,6 +168,8 @@ def _run(edit: Edit, level: int, disabled: frozenset[str], full: bool) -> None:
     # Before constants: weights are folded to floats there, and their integers are gone.
     step("integers", _QUANTIZATION, _NBITS)
     step("classes", classes.RULES)
+    # Before gathers become slices and transposes; and again where constants are known.
+    step("slices", _SLICES)
     for _ in range(ROUNDS):
         # Constants before everything: what a rule asks (sizes, axes, factors) is known only then. Gathers and cleanup
         # with them, because each makes constants and no-ops for the others.
@@ -174,6 +177,8 @@ def _run(edit: Edit, level: int, disabled: frozenset[str], full: bool) -> None:
         changed |= settle()
         # Equal nodes before recognition: a pattern that occurs twice in a norm must be one value.
         changed |= merge()
+        # Slices before arithmetic on weights, which makes a matrix of its own for each product, and before they move.
+        changed |= step("slices", _SLICES)
         # Recognition before arithmetic on weights: the factors of a Gelu or of an attention must not be absorbed.
         changed |= step("recognition", _ACTIVATIONS, _NORMS, _ATTENTION)
         # Arithmetic before views: Gemm becomes MatMul, which reshapes can pass.

@@ -54,3 +54,30 @@ def test_windows_of_an_image(constant: bool) -> None:
     labels = [call.label for call in make_plan(lower(graph), host()).calls]
     assert sum(label.startswith("copy") for label in labels) == 1
     assert ("gemm 120x7x8" in labels) == constant
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_rows_in_another_order_are_one_product(batch: int) -> None:
+    """The result lies as its operand does, so that the weights are read once and not for each of five matrices."""
+    random = np.random.default_rng(4)
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"]),
+        helper.make_node("Transpose", ["a"], ["b"], perm=[1, 0, 2]),
+        helper.make_node("MatMul", ["b", "w"], ["c"]),
+        helper.make_node("Add", ["c", "s"], ["d"]),
+        helper.make_node("Gather", ["d", "third"], ["y"]),
+    ]
+    inputs = [helper.make_tensor_value_info("x", 1, ["n", 5, 6]), helper.make_tensor_value_info("s", 1, [5, "n", 7])]
+    constants = [numpy_helper.from_array(random.normal(size=(6, 7)).astype(np.float32), "w")]
+    constants.append(numpy_helper.from_array(np.array(2), "third"))
+    graph = helper.make_graph(nodes, "graph", inputs, [helper.make_tensor_value_info("y", 1, None)], constants)
+    data = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9).SerializeToString()
+    shapes = {"x": (batch, 5, 6), "s": (5, batch, 7)}
+    feeds = {name: random.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    session = jitonnx.InferenceSession(data)
+    (result,) = session.run(None, feeds)
+    (expected,) = evaluate(load(data).graph, feeds)
+    np.testing.assert_allclose(result, expected, 1e-5, 1e-6)
+    labels = [call.label for call in session.engine.compiled.plan.calls]
+    assert sum(label.startswith("gemm") for label in labels) == 1
+    assert not any(" x " in label for label in labels if label.startswith("gemm"))

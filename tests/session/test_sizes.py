@@ -293,3 +293,34 @@ def test_other_sizes_in_every_mode(mode: str) -> None:
             np.testing.assert_allclose(y, feed["a"] @ given.constants["w"] + feed["b"], rtol=1e-5, atol=1e-6)
             assert session.wait_until_compiled() and session.compile_status.state == "compiled"
     assert len(session.engine.variants) == 1
+
+
+def test_an_end_that_follows_from_the_size_of_another_value() -> None:
+    """The last of the sums of durations, up to which a Range counts: rewrites make a slice of it, and that is told."""
+    nodes = [
+        node("Cast", ["x"], ["durations"], to=7),
+        node("CumSum", ["durations", "zero"], ["ends"]),
+        node("Gather", ["ends", "last"], ["end"]),
+        node("Range", ["zero", "end", "one"], ["frames"]),
+        node("Unsqueeze", ["frames", "first"], ["row"]),
+        node("Unsqueeze", ["ends", "second"], ["column"]),
+        node("Less", ["row", "column"], ["before"]),
+        node("Cast", ["before"], ["mask"], to=1),
+        node("MatMul", ["w", "mask"], ["y"]),
+    ]
+    numbers = {"zero": 0, "last": -1, "one": 1, "first": [0], "second": [1]}
+    given = Open(
+        "durations",
+        nodes,
+        {"x": ("n",), "w": (3, "n")},
+        (),
+        constants={name: np.array(value, np.int64) for name, value in numbers.items()},
+    )
+    data = given.build()
+    session, reference = InferenceSession(data), onnxruntime.InferenceSession(data)
+    for durations in ([2, 3, 1], [4, 0], [1], [0, 0, 0], [2, 2, 2, 2]):
+        feed = {"x": np.array(durations, np.float32), "w": normal(3, len(durations))}
+        (result,), (expected,) = session.run(None, feed), reference.run(None, feed)
+        np.testing.assert_allclose(result, expected, 1e-6, 1e-6)
+    (nothing,) = session.run(None, {"x": np.array([1, -3], np.float32), "w": normal(3, 2)})
+    assert nothing.shape == (3, 0)

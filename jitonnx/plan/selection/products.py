@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from jitonnx.computation import computations as c
 from jitonnx.computation.lowering import Statement
-from jitonnx.ir.dims import DimLike, concrete, evaluate, known, variables
+from jitonnx.ir.dims import DimLike, concrete, evaluate, known, product, variables
 from jitonnx.ir.dtypes import HALVES, DType
 from jitonnx.kernels.arguments import by_name
 from jitonnx.kernels.attention.spec import AttentionBuffers, AttentionSizes
@@ -37,8 +38,36 @@ def matmul(planner: Planner, group: Group, statement: Statement) -> None:
         # ONNX has no products of other types; half precision is widened, and bytes have operators of their own.
         planner.unplannable(f"a product of {left.dtype.text}")
     a, b = planner.tensor(left), planner.tensor(right)
-    out = planner.place(group.output, tuple(range(len(group.output.shape))), strict=True)
-    gemm(planner, group, a, b, out)
+    order = _order_of_rows(a) if b.rank == 2 else None
+    out = planner.place(group.output, order or tuple(range(len(group.output.shape))), strict=True)
+    if order is None or _as_rows(_permuted(out, order)) is None:  # the result may be bound for where it lies otherwise
+        gemm(planner, group, a, b, out)
+    else:
+        rows = (_permuted(a, order), b, _permuted(out, order))
+        gemm(planner, group, *rows, lambda tensor: _permuted(tensor, order), order=order)
+
+
+def _order_of_rows(a: Tensor) -> tuple[int, ...] | None:
+    """The order of a's axes in which the leading ones are rows of one matrix; None if they are or never can be.
+
+    With another order of the result's rows, each matrix of a is multiplied alone, and reads b anew.
+    """
+    axes = tuple(range(a.rank))
+    if _as_rows(a) is None and a.rank <= 4:
+        for leading in itertools.permutations(axes[:-1]):
+            if _as_rows(_permuted(a, order := (*leading, axes[-1]))) is not None:
+                return order
+    return None
+
+
+def _as_rows(tensor: Tensor) -> tuple[DimLike, ...] | None:
+    """The stride of a tensor's leading axes, seen as one; None if they do not lie so."""
+    return reshape_strides(tensor.shape[:-1], tensor.strides[:-1], (product(tensor.shape[:-1]),))
+
+
+def _permuted(tensor: Tensor, order: Sequence[int]) -> Tensor:
+    shape, strides = (tuple(row[axis] for axis in order) for row in (tensor.shape, tensor.strides))
+    return replace(tensor, shape=shape, strides=strides)
 
 
 def gemm(
