@@ -295,8 +295,7 @@ def work_of(
 
 def _summed(made: Any) -> tuple[int, list[str]]:
     """The operations of the kernels of a planned schedule, and what is not among them."""
-    from jitonnx.engine.loops import LoopNode
-    from jitonnx.engine.schedule import HostNode
+    from jitonnx.engine.schedule_plan import HostNode, LoopNode
 
     flops, hosted, open_calls, bodies = 0, [], 0, 0
     for step in made.steps:

@@ -8,6 +8,7 @@ import os
 from jitonnx.kernels.spec import KernelSpec
 from jitonnx.plan.calls import KernelCall, Stage
 from jitonnx.records import dataclass
+from jitonnx.runtime.cache import KernelCache
 from jitonnx.runtime.digest import sha256
 from jitonnx.runtime.sources import source_digest
 from jitonnx.target import Target
@@ -47,4 +48,4 @@ def _library_digest() -> str:
     """A digest of the kernel library and of this package: code written anew is never taken from the cache."""
     import jitonnx.kernels
 
-    return source_digest(jitonnx.kernels.__path__[0], os.path.dirname(__file__))
+    return source_digest(jitonnx.kernels.__path__[0], os.path.dirname(__file__), cache=KernelCache())

@@ -13,7 +13,7 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,12 +23,13 @@ from jitonnx.engine.chains import NotChainable, Scope, StepContext, Writer
 from jitonnx.engine.loop_links import LoopLinks
 from jitonnx.engine.lru_cache import LRUCache
 from jitonnx.engine.programs import PROGRAMS_KEPT, CompiledOutline
+from jitonnx.engine.schedule_plan import LoopNode
 from jitonnx.engine.timing import Times
 from jitonnx.errors import InvalidArgument, RuntimeException
 from jitonnx.interpreter import array_of, bindings_by_value, failure
 from jitonnx.ir import dims
 from jitonnx.ir.extract import substituted
-from jitonnx.ir.graph import Graph, Node, Value
+from jitonnx.ir.graph import Node, Value
 from jitonnx.ops.onnx.control_flow import Loop, Parts, Scan, no_rows, parts_of
 from jitonnx.records import NamedTuple
 from jitonnx.runtime.chains import Sized
@@ -37,9 +38,6 @@ from jitonnx.runtime.executable import Executable
 from jitonnx.runtime.frames import FramePool, Loadable
 from jitonnx.runtime.layout import CARRIED, LOOP, WORD_BYTES, LoopEnd, address, offset
 from jitonnx.runtime.looped import Looped
-
-if TYPE_CHECKING:
-    from jitonnx.plan.plan import Plan
 
 ROWS_AT_ONCE, ROW_BYTES_AT_ONCE = 64, 1 << 26
 """Memory for stacked results is taken for all iterations that there can be if it is not more than so many bytes; else
@@ -52,35 +50,6 @@ _COUNTED = (-1, 0)
 _TRUE = np.array(True)
 _TRUE_ADDRESS = address(_TRUE)
 _NUMBER = offset(LOOP, "number") // WORD_BYTES
-
-
-class Followed(NamedTuple):
-    """A captured tensor of which each iteration reads the element of its number: an address that moves, and no kernel.
-
-    Both are values of the body. text: what an error says where there is no such element.
-    """
-
-    table: Value
-    element: Value
-    text: str
-
-
-class LoopNode(NamedTuple):
-    """A loop whose body is a native segment, which gives what `wanted` says.
-
-    inputs: values of the body that the segment reads.
-    """
-
-    node: Node
-    graph: Graph
-    plan: Plan | None
-    """None where the code comes from a file."""
-    inputs: tuple[Value, ...]
-    outputs: tuple[Value, ...]
-    followed: tuple[Followed, ...] = ()
-    grown: tuple[int, ...] = ()
-    """Which of the carried values begin, behind an iteration, with what they were before, and so may stay where they
-    are in memory: a cache that rows are appended to."""
 
 
 def wanted(parts: Parts) -> tuple[Value, ...]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from jitonnx.computation.computations import Host
 from jitonnx.computation.lowering import Lowered
-from jitonnx.engine.schedule import STRINGS, UNBOUNDED
+from jitonnx.engine.schedule_plan import STRINGS, UNBOUNDED
 from jitonnx.ir.dims import variables
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Graph, GraphError, Node, Value, describe

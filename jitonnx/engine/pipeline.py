@@ -2,6 +2,8 @@
 
     graph ─ optimise ─▶ lower ─▶ plan (once, symbolic) ─▶ compile (once) ─▶ instantiate (once a set of sizes) ─▶ run
 
+What runs schedules and inputs of new sizes is imported by the engines that do so.
+
 `Engine` holds what one model needs and keeps its programs by input shapes. Where only a run can tell a size, an
 operator has no kernel, values are strings or a node runs graphs of its own, a run is more than one native call: it
 follows a `Schedule`.
@@ -17,7 +19,7 @@ import functools
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jitonnx import forks
 from jitonnx.codegen.code import code_of
@@ -29,9 +31,7 @@ from jitonnx.engine.pending import PendingCode
 from jitonnx.engine.planning import plan_schedule
 from jitonnx.engine.programs import PROGRAM_BYTES, PROGRAMS_KEPT, RunnableProgram, Runner, shape_of, split_memory
 from jitonnx.engine.protocol import CompileStatus, ModelEngine
-from jitonnx.engine.resized import Resized
-from jitonnx.engine.schedule import Schedule, SchedulePlan, make_schedule
-from jitonnx.engine.schedule_message import InputConditions
+from jitonnx.engine.schedule_plan import InputConditions, SchedulePlan
 from jitonnx.engine.timing import Times
 from jitonnx.errors import Fail, InvalidArgument
 from jitonnx.ir.assumptions import Assumptions, Pair, holds
@@ -54,6 +54,10 @@ from jitonnx.runtime.frames import FramePool
 from jitonnx.runtime.images import find_linked, load_linked
 from jitonnx.runtime.program import Shapes
 from jitonnx.target import Target, host
+
+if TYPE_CHECKING:
+    from jitonnx.engine.resized import Resized
+    from jitonnx.engine.schedule import Schedule
 
 ENGINES_KEPT = 64
 """Engines for other inputs kept at most; the least recently used go."""
@@ -240,6 +244,8 @@ class Engine(ModelEngine):
     def _resized(self) -> Resized | None:
         if self.compiled is None or self.foreign:
             return None
+        from jitonnx.engine.resized import Resized
+
         resized = Resized(self.compiled, self.settings.threads, self.frames)
         return resized if resized.possible else None
 
@@ -526,6 +532,8 @@ class Engine(ModelEngine):
             self._forget_weights()
             return
         table_bytes, _ = split_memory(self.settings.program_bytes)
+        from jitonnx.engine.schedule import make_schedule
+
         self.schedule_plan = planned
         self.schedule = make_schedule(planned, iter(self.codes), self.settings.threads, self.frames, table_bytes)
 

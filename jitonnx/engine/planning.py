@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from jitonnx.computation.lowering import lower
-from jitonnx.engine.loops import Followed, LoopNode, wanted
 from jitonnx.engine.partition import (
     Part,
     host_nodes,
@@ -15,13 +14,10 @@ from jitonnx.engine.partition import (
     returns_strings,
     without_kernel,
 )
-from jitonnx.engine.schedule import UNBOUNDED, Counted, HostNode, SchedulePlan, Segment
+from jitonnx.engine.schedule_plan import UNBOUNDED, Counted, HostNode, LoopNode, SchedulePlan, Segment
 from jitonnx.ir.dims import DimLike
-from jitonnx.ir.dtypes import DType
 from jitonnx.ir.extract import extract, substituted, told_numbers, with_sizes
-from jitonnx.ir.graph import Binding, Graph, Node, Value, short_name
-from jitonnx.ops.onnx.control_flow import Parts, appended_axis, parts_of, plain
-from jitonnx.ops.onnx.gather import Gather
+from jitonnx.ir.graph import Graph, Node, Value
 from jitonnx.plan.choices import Choices
 from jitonnx.plan.make import make_plan
 from jitonnx.plan.plan import Plan
@@ -34,7 +30,7 @@ def plan_schedule(graph: Graph, target: Target, choices: Choices) -> SchedulePla
     on_host = host_nodes(graph)
     ranked = all(value.type.shape is not None for value in (*graph.inputs, *graph.outputs))
     if not on_host and not graph.bindings and ranked and not returns_strings(graph):
-        made = _planned(graph, target, choices)
+        made = plan_native(graph, target, choices)
         if isinstance(made, Plan):
             return SchedulePlan(graph, (Segment(tuple(graph.inputs), tuple(graph.outputs), made),), True)
         on_host = made
@@ -69,12 +65,15 @@ def _steps(
     target: Target,
     choices: Choices,
 ) -> Iterator[Segment | LoopNode | HostNode]:
+    """The steps of a schedule. What plans loops is imported where there is a node that is no native code by itself."""
     for part in parts:
         if part.native:
             yield segments[part.nodes]
             continue
+        from jitonnx.engine.loop_planning import native_loop
+
         (node,) = part.nodes
-        yield _native_loop(node, target, choices) or HostNode(
+        yield native_loop(node, target, choices) or HostNode(
             node, on_host[node], tuple(_body(body, target, choices) for body in node.bodies)
         )
 
@@ -84,56 +83,6 @@ def _body(graph: Graph, target: Target, choices: Choices) -> SchedulePlan:
     if all(is_settled(node) for node in live_nodes(graph)):
         return SchedulePlan(graph, ())
     return plan_schedule(graph, target, choices)
-
-
-def _native_loop(node: Node, target: Target, choices: Choices) -> LoopNode | None:
-    """A loop whose body is one native segment; None for other nodes."""
-    parts = parts_of(node)
-    if parts is None:
-        return None
-    (body,), outputs = node.bodies, wanted(parts)
-    own = (*parts.carried, *parts.elements, *outputs)
-    if any(value.dtype in (None, DType.STRING) or value.type.shape is None for value in own) or host_nodes(body):
-        return None
-    if not all(_told_before(binding, parts) for binding in body.bindings.values()):
-        return None
-    nodes = tuple(node for part in partition(body, {}) for node in part.nodes)
-    followed = [one for one in nodes if _follows(one, parts)]
-    inputs, copy = _extracted(body, [one for one in nodes if one not in followed], outputs)
-    if copy.bindings:
-        return None
-    made = _planned(copy, target, choices)
-    if not isinstance(made, Plan):
-        return None
-    pairs = enumerate(zip(parts.carried, parts.handed_on, strict=True))
-    grown = tuple([place for place, (before, behind) in pairs if appended_axis(before, behind) == 0])
-    return LoopNode(node, body, made, inputs, outputs, tuple(map(_followed, followed)), grown)
-
-
-def _told_before(binding: Binding, parts: Parts) -> bool:
-    """Whether a variable of a body is known before an iteration: by the sizes of what it reads, or by its number."""
-    return binding.value is parts.counted if binding.element else binding.value.producer is None
-
-
-def _follows(node: Node, parts: Parts) -> bool:
-    """Whether a node of a body gives the element of a captured tensor that has the number of the iteration."""
-    operator = node.operator
-    if not isinstance(operator, Gather):
-        return False
-    table, index = node.inputs
-    captured = {inner for _, inner in parts.captured}
-    if table not in captured or index is None or plain(index) is not parts.counted or index.type.shape != ():
-        return False
-    return operator.axis % len(table.shape) == 0
-
-
-OUTSIDE = "an index that its inputs give is outside of the tensor that it selects from"
-
-
-def _followed(gather: Node) -> Followed:
-    table, _ = gather.inputs
-    assert table is not None
-    return Followed(table, gather.output, f"{short_name(gather)}: {OUTSIDE}")
 
 
 def _needed(graph: Graph, parts: Sequence[Part]) -> dict[Value, None]:
@@ -153,18 +102,18 @@ def _segment(
 ) -> Segment | dict[Node, str]:
     """The plan of a native part; or the nodes that have to be left to the host."""
     outputs = tuple(value for node in part.nodes for value in node.outputs if value in needed)
-    inputs, copy = _extracted(graph, part.nodes, outputs)
+    inputs, copy = extracted(graph, part.nodes, outputs)
     names = dict(zip(copy, part.nodes, strict=True))
     unbounded = [b.value.producer for b in copy.bindings.values() if b.element or not _is_counted(b.value)]
     if unbounded:
         return {names[node]: UNBOUNDED for node in unbounded}  # type: ignore[index]
-    made = _planned(copy, target, choices)
+    made = plan_native(copy, target, choices)
     if isinstance(made, Plan):
         return Segment(inputs, outputs, made, tuple(_counted(copy)))
     return {names[node]: reason for node, reason in made.items()}
 
 
-def _extracted(graph: Graph, nodes: Sequence[Node], outputs: Sequence[Value]) -> tuple[tuple[Value, ...], Graph]:
+def extracted(graph: Graph, nodes: Sequence[Node], outputs: Sequence[Value]) -> tuple[tuple[Value, ...], Graph]:
     """What some nodes of a graph read of others, and a graph of these nodes. Outputs may be inputs, or known."""
     own = {value for node in nodes for value in node.outputs}
     read = dict.fromkeys(value for node in nodes for value in node.inputs if value is not None)
@@ -202,7 +151,7 @@ def _counted(graph: Graph) -> Iterator[Counted]:
             yield Counted(number, axes)
 
 
-def _planned(graph: Graph, target: Target, choices: Choices) -> Plan | dict[Node, str]:
+def plan_native(graph: Graph, target: Target, choices: Choices) -> Plan | dict[Node, str]:
     """The plan of a graph; or the nodes that have to be left to the host."""
     lowered = lower(graph)
     hosts = without_kernel(lowered)

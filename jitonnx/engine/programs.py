@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from jitonnx import forks
-from jitonnx.runtime.chains import Sized
 from jitonnx.runtime.entry import Entry
 from jitonnx.runtime.executable import Executable
 from jitonnx.runtime.frames import FramePool, Loadable
@@ -20,6 +19,7 @@ from jitonnx.runtime.tables import Common, Tables
 
 if TYPE_CHECKING:
     from jitonnx.plan.outline import Outline
+    from jitonnx.runtime.chains import Sized
 
 Runner: TypeAlias = Callable[[Sequence[Any]], list[Any]]
 """Gives the outputs for inputs whose types and shapes have been checked."""
@@ -120,6 +120,8 @@ class CompiledOutline:
 
     def sized(self, variables: Mapping[str, int]) -> Sized:
         """What makes programs in a chain. variables: the numbers of the dimension variables there, by name."""
+        from jitonnx.runtime.chains import Sized
+
         copied = self.outline.derivation.copied()
         assert copied is not None, "Bug: nothing is recorded"
         arithmetic, names, first = copied

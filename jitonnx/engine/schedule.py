@@ -21,9 +21,10 @@ import numpy as np
 from jitonnx.ending import check_end
 from jitonnx.engine.assumptions import AssumptionError, check_equal
 from jitonnx.engine.chains import ChainedSteps, NotChainable, Scope, StepContext, WholeRun, Writer, chains_of
-from jitonnx.engine.loops import LoopNode, LoopStep
+from jitonnx.engine.loops import LoopStep
 from jitonnx.engine.lru_cache import LRUCache
 from jitonnx.engine.programs import PROGRAMS_KEPT, CompiledOutline, RunnableProgram
+from jitonnx.engine.schedule_plan import STRINGS, UNBOUNDED, Counted, HostNode, LoopNode, SchedulePlan, Segment
 from jitonnx.engine.timing import Times
 from jitonnx.interpreter import array_of, bind, bindings_by_value, evaluate_node, failure, owned
 from jitonnx.ir import dims
@@ -33,73 +34,15 @@ from jitonnx.ir.graph import Binding, Graph, Node, Value
 from jitonnx.ir.operator import Operator
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.onnx.control_flow import If, Loop, Scan
-from jitonnx.records import NamedTuple
 from jitonnx.runtime.chains import Sized
 from jitonnx.runtime.executable import Executable
 from jitonnx.runtime.frames import FramePool
 
 if TYPE_CHECKING:
-    from jitonnx.plan.plan import Plan
+    pass
 
-STRINGS = "strings are evaluated by Python"
-"""Why no native code has a part in them."""
-UNBOUNDED = "the output's shape depends on data"
-"""Why it can't be said before a run how much memory a node's output takes."""
 CHECKS_KEPT = 4096
 """Sets of sizes that are remembered as what was assumed of them."""
-
-
-class Counted(NamedTuple):
-    """An output of a segment with an axis whose size its kernel tells (`Lowering.counted`).
-
-    number: which output it is. axes: its dimensions, None for that one.
-    """
-
-    number: int
-    axes: tuple[DimLike | None, ...]
-
-
-class Segment(NamedTuple):
-    """Native code that is planned, and which values are its inputs and outputs.
-
-    counted: some of the outputs, for each of which the plan has one more, the count.
-    """
-
-    inputs: tuple[Value, ...]
-    outputs: tuple[Value, ...]
-    plan: Plan | None
-    """None where the code comes from a file."""
-    counted: tuple[Counted, ...] = ()
-
-
-class HostNode(NamedTuple):
-    """A node that is evaluated on the host; its bodies are planned, too."""
-
-    node: Node
-    reason: str
-    bodies: tuple[SchedulePlan, ...]
-
-
-class SchedulePlan(NamedTuple):
-    """A schedule before its code is compiled, or as it comes out of a file.
-
-    Of the graph, inputs, outputs, bindings and assumptions count: what is between them is in the steps.
-    """
-
-    graph: Graph
-    steps: tuple[Segment | LoopNode | HostNode, ...]
-    whole: bool = False
-    """Whether the graph is one native segment, of all its inputs and outputs."""
-
-    def plans(self) -> Iterator[Plan]:
-        """The plans of native segments in order, those of bodies included."""
-        for step in self.steps:
-            if isinstance(step, HostNode):
-                for body in step.bodies:
-                    yield from body.plans()
-            else:
-                assert step.plan is not None, "Bug: what comes from a file is compiled"
-                yield step.plan
 
 
 class NativeStep:

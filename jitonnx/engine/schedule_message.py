@@ -28,8 +28,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from jitonnx.engine.loops import Followed, LoopNode
-from jitonnx.engine.schedule import Counted, HostNode, SchedulePlan, Segment
+from jitonnx.engine.schedule_plan import (
+    Counted,
+    Followed,
+    HostNode,
+    InputConditions,
+    LoopNode,
+    SchedulePlan,
+    Segment,
+)
 from jitonnx.ir.assumptions import Pair
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.dtypes import DType
@@ -38,7 +45,6 @@ from jitonnx.ir.operator import Operator, Tensor, attributes_of
 from jitonnx.ir.types import MapType, OptionalType, SequenceType, SparseTensorType, TensorType, Type, contents_array
 from jitonnx.ops.onnx.control_flow import plain
 from jitonnx.plan.outline_message import Expressions, expressions
-from jitonnx.records import NamedTuple
 from jitonnx.runtime.artifact import dtype_named
 
 if TYPE_CHECKING:
@@ -57,16 +63,6 @@ class NotStorable(Exception):
 
 class ScheduleError(ValueError):
     """A message that is no schedule of ours."""
-
-
-class InputConditions(NamedTuple):
-    """What tells whether a schedule is for the inputs that are fed, and the sizes that it is run with.
-
-    given: the sizes of each input; None: it is no tensor. pairs: have to be equal.
-    """
-
-    given: Sequence[Sequence[DimLike] | None]
-    pairs: Sequence[Pair]
 
 
 def to_message(plan: SchedulePlan, conditions: InputConditions) -> tuple[Message, list[Array]]:

@@ -10,9 +10,10 @@ from jitonnx.ir.bodies import prune_captures
 from jitonnx.ir.dims import taking
 from jitonnx.ir.graph import Graph
 from jitonnx.ops.onnx.identity import Identity
+from jitonnx.passes.equal import merge_equal
 from jitonnx.passes.report import Report
 from jitonnx.passes.rewriting import Edit, Level, Rule, apply_rules
-from jitonnx.passes.rules import classes, cleanup, fold, moves
+from jitonnx.passes.rules import classes, fold, moves
 from jitonnx.passes.verify import verify
 from jitonnx.passes.views import views
 from jitonnx.records import NamedTuple
@@ -46,6 +47,13 @@ _SEQUENCES = _family("sequences", "SequenceEmpty SequenceConstruct SplitToSequen
 _QUANTIZATION = _family("quantization", "QuantizeLinear DequantizeLinear QLinearConv QLinearMatMul")
 _NBITS = _family("nbits", "DequantizeLinear")
 _GATHERS = _family("gathers", "Gather GatherElements GatherND ScatterND")
+_CLEANUPS = (
+    _family("cleanup", "Abs Cast CastLike Ceil Concat Floor Max Mean Min Neg Not Relu Round Sign Sum"),
+    _family(
+        "neutral",
+        "AveragePool Dropout MaxPool Pad ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum Resize Tile",
+    ),
+)
 _ACTIVATIONS = _family("activations", "Mul Div")
 _NORMS = _family("norms", "Mul Div Reshape")
 _ATTENTION = _family("attention", "MatMul Attention")
@@ -68,7 +76,7 @@ FAMILIES: tuple[Family | Sequence[Rule], ...] = (
         classes.RULES,
         fold.RULES,
         _GATHERS,
-        cleanup.RULES,
+        *_CLEANUPS,
         [MERGE_EQUAL],
     ),
     *(_SLICES, _ACTIVATIONS, _NORMS, _ATTENTION, _WEIGHTS, _BRANCHES, _PADDING, [views], moves.RULES),
@@ -147,7 +155,7 @@ def _run(edit: Edit, level: int, disabled: frozenset[str], full: bool) -> None:
         return changed
 
     def merge() -> bool:
-        changed = MERGE_EQUAL.name not in disabled and cleanup.merge_equal(edit.graph, edit)
+        changed = MERGE_EQUAL.name not in disabled and merge_equal(edit.graph, edit)
         if changed:
             verify(edit.graph, full, f"merging equal nodes of graph {edit.graph.name!r}")
         return changed
@@ -173,7 +181,7 @@ def _run(edit: Edit, level: int, disabled: frozenset[str], full: bool) -> None:
     for _ in range(ROUNDS):
         # Constants before everything: what a rule asks (sizes, axes, factors) is known only then. Gathers and cleanup
         # with them, because each makes constants and no-ops for the others.
-        changed = step("constants", fold.RULES, _GATHERS, cleanup.RULES)
+        changed = step("constants", fold.RULES, _GATHERS, *_CLEANUPS)
         changed |= settle()
         # Equal nodes before recognition: a pattern that occurs twice in a norm must be one value.
         changed |= merge()
@@ -190,10 +198,10 @@ def _run(edit: Edit, level: int, disabled: frozenset[str], full: bool) -> None:
     # At the very end: a Split or a sum comes between a product and what follows, which would hide patterns and keep
     # factors from the weights.
     if step("projections", _PROJECTIONS, _SPREAD):
-        step("views", [views], fold.RULES, cleanup.RULES)
+        step("views", [views], fold.RULES, *_CLEANUPS)
         merge()
     # Behind the projections: one table for all.
     if step("tables", _TABLES):
-        step("views", [views], cleanup.RULES)
+        step("views", [views], *_CLEANUPS)
     # At last: until then all that is known of a Range is told by its inputs.
     step("ranges", _RANGES)

@@ -6,9 +6,6 @@ from jitonnx.computation import computations as c
 from jitonnx.computation.lowering import Lowered, Statement
 from jitonnx.ir.dims import product, taking
 from jitonnx.ir.graph import Value
-from jitonnx.plan.ahead import ask_ahead
-from jitonnx.plan.alike import share_kernels
-from jitonnx.plan.bands import in_bands
 from jitonnx.plan.choices import Choices
 from jitonnx.plan.denormals import without_denormals
 from jitonnx.plan.fusion import Group, fuse
@@ -52,14 +49,25 @@ def _planned(lowered: Lowered, target: Target, choices: Choices) -> Plan:
     planner.begin(None)
     _copy_outputs(planner, lowered)
     plan = planner.plan
-    plan.calls = in_bands(plan.calls, target)
-    share_kernels(plan.calls, planner.constant)
-    ask_ahead(plan.calls)
+    if any(call.spec.family in ("gemm", "convolution") for call in plan.calls):
+        _multiply_together(planner, target)
     used = {tensor.buffer for call in plan.calls for tensor in call.tensors}
     plan.constants = [buffer for buffer in plan.constants if buffer in used]
     plan.notes += notes
     plan.prepare()
     return plan
+
+
+def _multiply_together(planner: Planner, target: Target) -> None:
+    """What products and convolutions do for each other, once all are there; plans of neither do without its modules."""
+    from jitonnx.plan.ahead import ask_ahead
+    from jitonnx.plan.alike import share_kernels
+    from jitonnx.plan.bands import in_bands
+
+    plan = planner.plan
+    plan.calls = in_bands(plan.calls, target)
+    share_kernels(plan.calls, planner.constant)
+    ask_ahead(plan.calls)
 
 
 def _view(planner: Planner, statement: Statement) -> None:

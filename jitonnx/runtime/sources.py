@@ -11,15 +11,15 @@ from .cache import KernelCache
 from .digest import sha256
 
 
-def source_digest(*places: str) -> str:
+def source_digest(*places: str, cache: KernelCache | None = None) -> str:
     """A digest of Python files, and of those in folders and below: of their names and contents.
 
-    Reading a hundred files takes 5 ms. So the digest is kept in the kernel cache by the files' times and sizes, as
-    Python keeps compiled modules.
+    cache: where it is kept by the files' times and sizes, as Python keeps compiled modules: reading a hundred of them
+    takes 5 ms.
     """
     found = {place: source_stamps(place) for place in places}
-    cache, key = KernelCache(), f"sources {list(found.values())!r}"
-    known = cache.get(key)
+    key = f"sources {list(found.values())!r}"
+    known = None if cache is None else cache.get(key)
     if known is not None:
         return known.decode()
     digest = sha256()
@@ -27,7 +27,8 @@ def source_digest(*places: str) -> str:
         for path, _, _ in stamps:
             digest.update(Path(path).relative_to(os.path.dirname(place)).as_posix().encode())
             digest.update(Path(path).read_bytes())
-    cache.put(key, digest.hexdigest().encode())
+    if cache is not None:
+        cache.put(key, digest.hexdigest().encode())
     return digest.hexdigest()
 
 

@@ -78,7 +78,7 @@ def test_families_are_imported_for_what_their_rules_look_at() -> None:
         assert family.operators <= anchors | {"DequantizeLinear", "SequenceEmpty", "SequenceConstruct", "Optional"}
         assert family.operators == anchors or family.module in ("quantization", "nbits", "sequences")
     files = {path.stem for path in Path(rules.__path__[0]).glob("*.py")} - {"__init__"}
-    assert files == {family.module for family in families} | {"classes", "cleanup", "fold", "moves"}
+    assert files == {family.module for family in families} | {"classes", "fold", "moves"}
 
 
 def test_names_are_unique_and_documented() -> None:
