@@ -158,7 +158,7 @@ class ReverseSequence(Computation):
 
 @dataclass(frozen=True)
 class Reduce(Computation):
-    """One operand reduced over `axes`, which stay as size 1 if keepdims. Sums of int8 and uint8 are int32.
+    """One operand reduced over `axes`, which stay as size 1 if keepdims. Of int8 and uint8 results are int32.
 
     kind: sum, mean, max, min, prod, l1, l2, sum_square, log_sum, log_sum_exp.
     """

@@ -178,7 +178,7 @@ def truncated(x: e.Expr, dtype: DType) -> e.Expr:
         return e.cast(truncated(x, DType.INT64), dtype)
     if dtype in (DType.INT64, DType.INT32):
         bits = 63 if dtype is DType.INT64 else 31
-        inside = e.logical_and(x >= -(2.0**bits), x < 2.0**bits)  # false for NaN, too
+        inside = e.absolute(x) < 2.0**bits  # false for NaN, and for the least integer, which it becomes all the same
         return e.where(inside, e.cast(x, dtype), -(2**bits))
     return e.cast(truncated(x, DType.INT32), dtype)
 

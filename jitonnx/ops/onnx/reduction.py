@@ -87,6 +87,10 @@ class _Reduce(Operator):
             with np.errstate(all="ignore"):
                 nothing = self._reduce(np.empty(0, data.dtype.numpy), (0,), False)
             return to.fill(e.constant(nothing.item(), data.dtype), to.shape)
+        if self.kind in _ORDERED and data.dtype in (DType.INT8, DType.UINT8):
+            widened = TensorType(DType.INT32, to.shape)  # kernels widen bytes as they read them
+            found = to.emit(c.Reduce(self.kind, over, bool(self.keepdims)), (data,), widened)
+            return to.cast(found, data.dtype)
         wide = None if self.kind in _OF_FLOATS and data.dtype.is_integer else _widened(to, data, self.kind)
         if wide is None:
             return self._lower_integers(to, data, over)
