@@ -19,6 +19,7 @@ from jitonnx.kernels.language.code import Code, Kernel, Mask, Pointer, larger, r
 from jitonnx.kernels.language.epilogue import Stage
 from jitonnx.kernels.language.trace import Traced, bits, fma, from_bits, funnel_left, select, to_float
 from jitonnx.kernels.parts.meeting import Meeting
+from jitonnx.kernels.parts.tile import emit_prefetch
 from jitonnx.kernels.recurrent.activations import activate
 from jitonnx.kernels.recurrent.spec import RecurrentBuffers, RecurrentSizes, RecurrentSpec
 from jitonnx.records import NamedTuple
@@ -202,7 +203,9 @@ class _Kernel:
                 for work in self._turns():
                     with self._panels_in_turn(step, gates) as panel:
                         if "products" in work:
-                            self._panel(weights.at(panel * each * (gates * self.spec.units)), source, gates, count)
+                            place = weights.at(panel * each * (gates * self.spec.units))
+                            following = weights.at(self._next(panel, step) * each * (gates * self.spec.units))
+                            self._panel(place, following, source, gates, count)
                         if "gates" in work:
                             self._update(first, count, step, panel * self.spec.units, first_gate)
             weights = weights.at(self.padded * each * gates)
@@ -221,6 +224,10 @@ class _Kernel:
                 self.sums = self.first_sums.at(panel * (gates * self.spec.units))
             yield panel
 
+    def _next(self, panel: Traced, step: Traced) -> Traced:
+        """The panel behind this one, which need not exist."""
+        return panel + select(_odd(step), self.code.integer(-1), 1)
+
     @contextmanager
     def _each_panel(self, first: Traced, count: Traced) -> Iterator[tuple[Traced, Traced, Traced, Mask]]:
         """Loops over a block's rows and the panels at hand: (row in the batch, in the block, first unit, its mask)."""
@@ -233,9 +240,15 @@ class _Kernel:
 
     # ------------------------------------------------------------ products
 
-    def _panel(self, weights: Pointer, source: Pointer, gates: int, count: Traced) -> None:
-        """sums[row][gate] = the products of one panel, for all rows of the block."""
+    def _panel(self, weights: Pointer, following: Pointer, source: Pointer, gates: int, count: Traced) -> None:
+        """sums[row][gate] = the products of one panel, for all rows of the block.
+
+        Tiles behind the first find the panel near, and ask for parts of the following one: weights of 512 units come
+        from beyond the second-level cache in each step.
+        """
         tiles = self.spec.tiles
+        others = self.spec.rows // tiles[0] - 1
+        share = -(-gates // others) if others else 0  # vectors of the following panel for each k
         done = self.code.integer(0)
         for height in tiles:
             # From half the rows on, a tile with idle rows is as fast as reading the panel row by row.
@@ -243,11 +256,16 @@ class _Kernel:
             end = done + (count - done + idle) / height * height
             with self.code.loop(end, done, height) as row:
                 target = self.sums.at(row * (gates * self.spec.units))
-                self._tile(weights, source.at(row * self.padded), gates, height, target)
+                part = following.at((row / tiles[0] - 1) * (share * self.spec.units))
+                ahead = part.unless(row.equals(0), weights)
+                self._tile(weights, source.at(row * self.padded), gates, height, target, ahead, share)
             done = end
 
-    def _tile(self, weights: Pointer, source: Pointer, gates: int, rows: int, target: Pointer) -> None:
-        """target[row][gate] = Σ_k source[row][k] * weights[k][gate], in `phases` sums over every phases-th k."""
+    def _tile(
+        self, weights: Pointer, source: Pointer, gates: int, rows: int, target: Pointer, ahead: Pointer, share: int
+    ) -> None:
+        """target[row][gate] = Σ_k source[row][k] * weights[k][gate], in `phases` sums over every phases-th k. Meanwhile
+        `share` vectors are asked for in each step of k, which lie from `ahead` on as the weights do."""
         code, units = self.code, self.spec.units
         phases = self.spec.phases if rows == 1 else 1
         together = 4 if self.spec.fixed else 2 if self.spec.halves else 1  # vectors that lie in fewer
@@ -260,6 +278,8 @@ class _Kernel:
             for phase in range(phases)
         }
         with code.loop(self.size.hidden, step=depth) as k:
+            for vector in range(share):
+                emit_prefetch(code.builder, ahead.at((k * gates + vector) * units).value)
             panel = self._weights(weights, k * gates, depth * gates)
             for number in range(depth):
                 for row in range(rows):
