@@ -90,12 +90,12 @@ class MatricesSpec(BfloatSpec):
 def choose(
     products: str, way: str, columns: int, taps: Sequence[int], rows: int | None, x_type: str, result: str
 ) -> BfloatSpec:
-    """The kernel for this many columns, taps (height, width, and channels, or fewer sizes), and rows (None: known only
-    at run time).
+    """The kernel for this many columns, taps (height, width, and channels, or fewer sizes), and rows that all columns
+    are multiplied with at once (None: known only at run time).
 
     products: one of PRODUCTS.
     """
-    blocks = chosen(columns, math.prod(taps) * columns * 2, rows)
+    blocks = chosen(way, columns, math.prod(taps) * columns * 2, rows if products == "tiles" else None)
     if products == "tiles":
         return BfloatSpec(way, x_type=x_type, result=result, window=written_out(way, taps, STEP), **blocks)
     blocks = {name: blocks[name] for name in blocks if name in ("width", "near")}

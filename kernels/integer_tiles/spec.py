@@ -61,8 +61,8 @@ class IntegerTileSpec(TiledSpec):
 def choose_tiles(
     way: str, columns: int, taps: Sequence[int], rows: int | None, *, signed: bool, shifted: bool, result: str
 ) -> IntegerTileSpec:
-    """The kernel for this many columns, taps (height, width, and channels, or fewer sizes), and rows (None: known only
-    at run time)."""
-    blocks = chosen(columns, math.prod(taps) * columns, rows)
+    """The kernel for this many columns, taps (height, width, and channels, or fewer sizes), and rows that all columns
+    are multiplied with at once (None: known only at run time)."""
+    blocks = chosen(way, columns, math.prod(taps) * columns, rows)
     window = written_out(way, taps, LINE)
     return IntegerTileSpec(way, signed=signed, shifted=shifted, result=result, window=window, **blocks)

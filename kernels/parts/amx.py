@@ -68,9 +68,9 @@ def multiply(
             if i == 0:
                 instruction(code, load_w, FIRST_W + j, w.at(j * TILE * LINE), code.integer(LINE))
             if j == 0:
-                instruction(code, load_x, FIRST_X + i, place, pitch)
+                instruction(code, load_x, FIRST_X + i % 2, place, pitch)
             before(i * columns + j)
-            instruction(code, product, i * columns + j, FIRST_X + i, FIRST_W + j)
+            instruction(code, product, i * columns + j, FIRST_X + i % 2, FIRST_W + j)
 
 
 def store(code: Code, rows: int, columns: int, sums: Pointer, pitch: Traced | None = None) -> None:

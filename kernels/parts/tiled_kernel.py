@@ -103,7 +103,7 @@ class TiledKernel:
         """How many rows of the block before go through the epilogue with each step, in 1 / _FRACTIONS, if steps share
         the work alike."""
         steps = larger(self.steps, 1)
-        return (steps + (2 * TILE * _FRACTIONS - 1)) / steps
+        return (steps + (self.spec.high * TILE * _FRACTIONS - 1)) / steps
 
     def working(self) -> AbstractContextManager[None]:
         """The context of all products."""
@@ -219,6 +219,10 @@ class TiledKernel:
         """Rows first, …, last - 1 of the task times one panel: blocks of two tiles, then of one where that does. The
         next panel is asked for if `fetches` is not 0, or w does not stay in the cache."""
         code, whole = self.code, last - TILE
+        if self.spec.high > 2:
+            with code.loop(last, first, self.spec.high * TILE) as r:
+                self._emit_block(self.spec.high, before, pixel, r, count, column, fetches, pace)
+            return
         with code.loop(whole, first, 2 * TILE) as r:
             self._emit_block(2, before, pixel, r, count, column, fetches, pace)
         rest = remainder(last - first, code.integer(2 * TILE))
@@ -278,10 +282,10 @@ class TiledKernel:
         panel_step = spec.width * LINE
         w = self.w.at(column / spec.width * (self.steps * panel_step))
         ahead = code.integer(_AHEAD * panel_step) if spec.once else self.steps * panel_step
-        following = w.at(ahead + r / (2 * TILE) * (self.steps * (spec.fetched * LINE)))
+        following = w.at(ahead + r / (spec.high * TILE) * (self.steps * (spec.fetched * LINE)))
         x = [self.tile(new.pixel, r + i * TILE, count) for i in range(tiles)]
         finished = code.variable(code.integer(0))
-        plain = self._plain(old)
+        plain, streams_w = self._plain(old), spec.near or spec.by_taps
         self.begin_epilogue(old.column)
         done, due = code.variable(code.integer(0)), code.variable(code.integer(0))
 
@@ -293,7 +297,7 @@ class TiledKernel:
         def rest() -> None:
             """What of the block before is in tiles that the new one does not use."""
             with code.when(old.live > TILE):
-                for number in range(tiles * columns, 2 * columns):
+                for number in range(tiles * columns, spec.high * columns):
                     store_tile(code, number, columns, self.sums)
 
         with self.each_step() as offset:
@@ -302,7 +306,7 @@ class TiledKernel:
                 for line in range(spec.fetched):
                     emit_prefetch(code.builder, following.at(at * (spec.fetched * LINE) + line * LINE).value)
             places = [(place.at(offset), pitch) for place, pitch in x]
-            of_step = (self.PRODUCT, places, w.at(at * panel_step), columns, spec.near)
+            of_step = (self.PRODUCT, places, w.at(at * panel_step), columns, streams_w)
             with code.either(at > 0) as (later, first):
                 with later:
                     multiply(code, *of_step)
@@ -319,13 +323,13 @@ class TiledKernel:
                     self._finish_piece(old, finished, ready - finished.get())
             done.set(at + 1)
         with code.when(self.steps.equals(0)):
-            store(code, 2, columns, self.sums)
+            store(code, spec.high, columns, self.sums)
             clear(code, tiles, columns)
         return finished
 
     def put_sums(self) -> None:
         """Puts the sums of the last block in memory."""
-        store(self.code, 2, self.spec.width // TILE, self.sums)
+        store(self.code, self.spec.high, self.spec.width // TILE, self.sums)
 
     @contextmanager
     def each_step(self) -> Iterator[Traced]:
@@ -356,7 +360,7 @@ class TiledKernel:
     def finish_rest(self, block: Block[Traced], finished: Variable) -> None:
         """The epilogue on the rows of a block from number `finished` on."""
         with self.code.loop_while(lambda: finished.get() < block.live):
-            self._finish_piece(block, finished, self.code.integer(2 * TILE))
+            self._finish_piece(block, finished, self.code.integer(self.spec.high * TILE))
 
     def _finish_piece(self, block: Block[Traced], finished: Variable, most: Traced) -> None:
         """The epilogue on some rows of a block from number `finished` on, and into y. Fewer than are done together are

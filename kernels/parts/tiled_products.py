@@ -21,7 +21,7 @@ from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
 
 SUMS_BYTES = 2 * TILE * 2 * TILE * 4
-"""Sums of 2 x 2 tiles."""
+"""Sums of 2 x 2 or 4 x 1 tiles."""
 WAYS = ("in place", "copied", "gathered", "unfolded", "padded")
 
 _TASKS = 16
@@ -70,6 +70,9 @@ class TiledSpec(KernelSpec):
     call alone."""
     once: bool = False
     """There is one block of rows: what is asked for is what follows shortly."""
+    high: int = 2
+    """Tiles of rows in a block: 2, or 4 with panels of one tile of columns: "padded" where that makes one block of all
+    rows, and w comes from beyond the second-level cache. It is then read into tiles once, as it comes."""
     window: tuple[int, int] = (0, 0)
     """"unfolded": rows of taps and elements of each, where these are so few that the copy of each is written out; (0,
     0): a loop goes over them."""
@@ -137,7 +140,7 @@ class TiledSpec(KernelSpec):
                 most = larger(_ROWS_BYTES // larger(sizes.stride_height * line_bytes, 1), 1)
             outer, least = sizes.images, 2 * halo
         else:
-            unit, units, outer = 2 * TILE, -(-rows_of(sizes) // (2 * TILE)), 1
+            unit, units, outer = self.high * TILE, -(-rows_of(sizes) // (self.high * TILE)), 1
             each = _ROWS_IN_PLACE_BYTES if self.way == "in place" else _ROWS_BYTES
             most, least = larger(each // larger(unit * row_bytes, 1), 1), 1
         panels = -(-n // self.width)
@@ -260,11 +263,14 @@ def written_out(way: str, taps: Sequence[int], step: int) -> tuple[int, int]:
     return window if sum(map(len, pieces(window, step))) <= _WRITTEN_OUT else (0, 0)
 
 
-def chosen(columns: int, weight_bytes: int, rows: int | None) -> dict[str, Any]:
-    """width, near, fetched and once for so many columns, bytes of weights, and rows (None: known only at run time)."""
+def chosen(way: str, columns: int, weight_bytes: int, rows: int | None) -> dict[str, Any]:
+    """width, near, fetched, once and high for so many columns, bytes of weights, and rows that all columns are
+    multiplied with at once (None: known only at run time)."""
     width = TILE if columns <= TILE else 2 * TILE
     if weight_bytes < NEAR_BYTES:
         return {"width": width, "fetched": width}
+    if way == "padded" and rows is not None and 3 * TILE < rows <= 4 * TILE:
+        return {"width": TILE, "near": False, "fetched": TILE, "once": True, "high": 4}
     blocks = 4 if rows is None else max(-(-rows // (2 * TILE)), 1)
     fetched = next(lines for lines in (width, 16, 8, 4, 2, 1) if lines * blocks <= width or lines == 1)
     return {"width": width, "near": False, "fetched": fetched, "once": blocks == 1}

@@ -17,6 +17,7 @@ from jitonnx.kernels.language.half import narrow_bfloat16
 from jitonnx.kernels.language.trace import Traced
 from jitonnx.kernels.parts.bfloat16 import rounded
 from jitonnx.kernels.parts.layouts import WindowProduct
+from jitonnx.kernels.parts.tiled_products import chosen
 from jitonnx.target import host
 from tests.kernels.harness import Compiled, assembly
 from tests.kernels.layouts import row_product, window_product
@@ -156,9 +157,10 @@ CONVOLUTIONS = [
 
 @needs_bfloat16_products
 @pytest.mark.parametrize("x_type", ["float32", "bfloat16"])
-@pytest.mark.parametrize("way", ["gathered", "unfolded", "padded"])
+@pytest.mark.parametrize("way", ["gathered", "unfolded", "padded", "padded, high"])
 @pytest.mark.parametrize("gap", [0, 5])
 def test_convolutions(x_type: str, way: str, gap: int) -> None:
+    way, _, blocks = way.partition(", ")
     for images, height, width, channels, outputs, kernel, strides, dilations, pads, out in CONVOLUTIONS:
         if (way == "padded" and strides != (1, 1)) or (way == "unfolded" and dilations[1] != 1):
             continue
@@ -166,6 +168,8 @@ def test_convolutions(x_type: str, way: str, gap: int) -> None:
         x = rounded(random.integers(-4, 5, (images, height, width, channels + gap)).astype(np.float32))
         w = random.integers(-4, 5, (outputs, kernel[0] * kernel[1], channels)).astype(np.float32)
         spec = choose(PRODUCTS, way, outputs, (*kernel, channels), out[0] * out[1] * images, x_type, "float32")
+        if blocks and PRODUCTS == "tiles":
+            spec = replace(spec, **chosen(way, 64, 1 << 30, 64))
         pixel = channels + gap
         given = window_product(
             (images, height, width, channels),

@@ -23,7 +23,7 @@ from jitonnx.kernels.language.code import Code
 from jitonnx.kernels.language.simd import convert, maximum, minimum
 from jitonnx.kernels.language.trace import Traced, rint
 from jitonnx.kernels.parts.layouts import LINE, WindowProduct
-from jitonnx.kernels.parts.tiled_products import pieces
+from jitonnx.kernels.parts.tiled_products import chosen, pieces
 from jitonnx.runtime.cpu import available
 from jitonnx.target import host
 from tests.kernels.harness import Compiled, assembly
@@ -180,9 +180,9 @@ CONVOLUTIONS = [
 
 
 def convolutions(
-    cases: list[tuple[Any, ...]], target: str, dtype: Any, gap: int, result: str = "int32", way: str = ""
+    cases: list[tuple[Any, ...]], target: str, dtype: Any, gap: int, result: str = "int32", way: str = "", **blocks: Any
 ) -> None:
-    """Convolutions compared with NumPy's; `way`: of tiles, or "" for vectors."""
+    """Convolutions compared with NumPy's; `way`: of tiles, or "" for vectors; blocks: other fields of the spec."""
     for images, height, width, channels, outputs, kernel, strides, dilations, pads, out in cases:
         random = np.random.default_rng(channels)
         low, high = (-128, 128) if dtype is np.int8 else (0, 256)
@@ -191,6 +191,7 @@ def convolutions(
         rows, kind = out[0] * out[1] * images, {"signed": dtype is np.int8, "shifted": True, "result": result}
         if way:
             spec: AnySpec = choose_tiles(way, outputs, w.shape[1:], rows, **kind)
+            spec = dataclasses.replace(spec, **blocks)
         else:
             spec = choose(outputs, rows, TARGETS[target], windows=True, **kind)
         pixel = channels + gap
@@ -241,6 +242,7 @@ def test_convolutions_in_tiles(dtype: Any, gap: int) -> None:
     convolutions([*CONVOLUTIONS, *UNSTRIDED], "tiles", dtype, gap, way="gathered")
     convolutions(UNSTRIDED, "tiles", dtype, gap, way="padded")
     convolutions(UNSTRIDED, "tiles", dtype, gap, "uint8", way="padded")
+    convolutions(UNSTRIDED, "tiles", dtype, gap, way="padded", **chosen("padded", 64, 1 << 30, 64))
     convolutions(UNDILATED, "tiles", dtype, gap, way="unfolded")
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from jitonnx.ir.dims import variable
 from jitonnx.ir.dtypes import DType
-from jitonnx.plan.selection.tiles import way_of_rows, way_of_windows
+from jitonnx.kernels.parts.tiled_products import chosen
+from jitonnx.plan.selection.tiles import rows_together, way_of_rows, way_of_windows
 from jitonnx.plan.tensor import Buffer, Tensor
 
 
@@ -49,3 +51,20 @@ def test_windows_are_read_from_rows_with_their_padding_where_that_makes_few_more
     way: str,
 ) -> None:
     assert way_of_windows(channels, width, taps, strides, dilations, 64) == way
+
+
+def test_blocks_of_one_tile_of_columns() -> None:
+    """They make one block of all rows, and read weights from beyond the cache once."""
+    blocks = chosen("padded", 64, 1 << 30, 61)
+    assert (blocks["high"], blocks["width"], blocks["once"]) == (4, 16, True)
+    for way, weights, rows in [("padded", 1 << 20, 61), ("padded", 1 << 30, 65), ("padded", 1 << 30, None)]:
+        assert "high" not in chosen(way, 64, weights, rows)
+    assert "high" not in chosen("in place", 64, 1 << 30, 49)
+
+
+def test_rows_that_weights_are_multiplied_with_at_once() -> None:
+    assert rows_together((3, 7, 7), "padded", (3, 3), (1, 1)) == 61
+    assert rows_together((3, 7), "padded", (1, 3), (1, 2)) == 7
+    assert rows_together((variable("n"), 7, 7), "padded", (3, 3), (2, 2)) == 73
+    assert rows_together((3, 7, 7), "gathered", (3, 3), (1, 1)) == 147
+    assert rows_together((variable("n"), 7, 7), "gathered", (3, 3), (1, 1)) is None

@@ -16,7 +16,7 @@ from jitonnx.kernels.bfloat16.spec import STEP, BfloatBuffers, choose
 from jitonnx.kernels.parts.layouts import WindowProduct
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
-from jitonnx.plan.selection.tiles import way_of_rows, way_of_windows
+from jitonnx.plan.selection.tiles import rows_together, way_of_rows, way_of_windows
 from jitonnx.plan.selection.windows import (
     add_bias,
     evenly_spaced,
@@ -47,7 +47,8 @@ def product(planner: Planner, group: Group, a: Tensor, weights: Tensor, y: Tenso
     m, k, n = joined(a.shape[:-1]), a.shape[-1], y.shape[-1]
     columns = replace(weights, shape=(weights.shape[-1], 1, k), strides=(weights.strides[-1], 0, weights.strides[-2]))
     way, given = way_of_rows(a, a_row, STEP, a.dtype is DType.BFLOAT16), rows_as_windows(m, n, k, a_row)
-    _call(planner, group, a, columns, y, out_rows, way, given, f"product {m}x{n}x{k}")
+    label = f"product {m}x{n}x{k}"
+    _call(planner, group, a, columns, y, out_rows, way, concrete(m), given, label)
 
 
 def convolution(planner: Planner, group: Group, statement: Statement) -> None:
@@ -83,7 +84,8 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
         strides=(weights.strides[0], *(weights.strides[axis] for axis in spatial), weights.strides[1]),
     )
     label = f"convolution {'x'.join(map(str, weights.shape[2:]))} {x.shape[1]}->{y.shape[1]}"
-    _call(planner, group, x, by_tap, y, pixels, way, given, label)
+    together = rows_together([y.shape[axis] for axis in pixels], way, taps, dilations)
+    _call(planner, group, x, by_tap, y, pixels, way, together, given, label)
 
 
 def _call(
@@ -94,10 +96,12 @@ def _call(
     y: Tensor,
     rows: Sequence[int],
     way: str,
+    together: int | None,
     given: dict[str, DimLike],
     label: str,
 ) -> None:
-    """The kernel's call. `weights` [outputs, taps..., channels]; `rows`: the axes of y that are rows of the product."""
+    """The kernel's call. `weights` [outputs, taps..., channels]; `rows`: the axes of y that are rows of the product;
+    `together`: how many are multiplied with all columns at once."""
     columns, *deep = integers(weights.shape)
     channels = deep[-1]
     products = planner.target.bfloat16_products
@@ -106,7 +110,7 @@ def _call(
         way,
         columns,
         (math.prod(deep[:-2]), *deep[-2:]),
-        concrete(joined(y.shape[axis] for axis in rows)),
+        together,
         "bfloat16" if x.dtype is DType.BFLOAT16 else "float32",
         "bfloat16" if y.dtype is DType.BFLOAT16 else "float32",
     )

@@ -20,7 +20,7 @@ from jitonnx.kernels.integer_tiles.spec import IntegerTileSpec, choose_tiles
 from jitonnx.kernels.parts.layouts import LINE, WindowProduct
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
-from jitonnx.plan.selection.tiles import way_of_rows, way_of_windows
+from jitonnx.plan.selection.tiles import rows_together, way_of_rows, way_of_windows
 from jitonnx.plan.selection.windows import evenly_spaced, place_rows, row_strides, rows_as_windows, window_sizes
 from jitonnx.plan.tensor import Tensor, apart, channels_last_order, pair
 
@@ -39,7 +39,8 @@ def matmul(planner: Planner, group: Group, statement: Statement) -> None:
     given = rows_as_windows(m, n, k, a_row) | {"y_pixel": y_row}
     weights = planner.tensor(right)
     columns = replace(weights, shape=weights.shape[::-1], strides=weights.strides[::-1])
-    spec = _chosen(planner, a, zero, columns, y, order[:-1], way_of_rows(a, a_row, LINE, True))
+    way = way_of_rows(a, a_row, LINE, True)
+    spec = _chosen(planner, a, zero, columns, y, order[:-1], way, concrete(m))
     _call(planner, group, spec, a, zero, columns, y, order[:-1], given, f"product {m}x{n}x{k}")
 
 
@@ -64,6 +65,7 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
         )
         _call(planner, group, depthwise, x, zero, weights, y, pixels, given, f"depthwise convolution {label}")
         return
+    taps, steps = integers(weights.shape[2:]), (computation.strides, computation.dilations)
     pads = (*computation.pads_before, *computation.pads_after)
     as_they_lie = weights.shape[2:] == (1, 1) and all(step == 1 for step in computation.strides) and not any(pads)
     x_row = apart(x, pixels) if as_they_lie else None
@@ -71,14 +73,14 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
         given["x_pixel"] = x_row
         way = way_of_rows(replace(x, shape=(x.shape[0], *x.shape[2:], x.shape[1])), x_row, LINE, True)
     else:
-        steps = computation.strides, computation.dilations
-        way = way_of_windows(x.shape[1], y.shape[3], integers(weights.shape[2:]), *steps, LINE)
+        way = way_of_windows(x.shape[1], y.shape[3], taps, *steps, LINE)
     by_tap = replace(
         weights,
         shape=tuple(weights.shape[axis] for axis in (0, 2, 3, 1)),
         strides=tuple(weights.strides[axis] for axis in (0, 2, 3, 1)),
     )
-    spec = _chosen(planner, x, zero, by_tap, y, pixels, way)
+    together = rows_together([y.shape[axis] for axis in pixels], way, taps, computation.dilations)
+    spec = _chosen(planner, x, zero, by_tap, y, pixels, way, together)
     _call(planner, group, spec, x, zero, by_tap, y, pixels, given, f"convolution {label}")
 
 
@@ -88,16 +90,23 @@ def is_shifted(zero: Value | None) -> bool:
 
 
 def _chosen(
-    planner: Planner, x: Tensor, zero: Value | None, weights: Tensor, y: Tensor, rows: Sequence[int], way: str
+    planner: Planner,
+    x: Tensor,
+    zero: Value | None,
+    weights: Tensor,
+    y: Tensor,
+    rows: Sequence[int],
+    way: str,
+    together: int | None,
 ) -> IntegerSpec | IntegerTileSpec:
     """The kernel for `weights` [outputs, depth...]; `rows`: the axes of y that are rows of the product; `way`: how
-    tiles would read them."""
+    tiles would read them; `together`: how many they would multiply with all weights at once."""
     columns, *deep = integers(weights.shape)
     of_y, windows = concrete(product(y.shape[axis] for axis in rows)), way not in ("in place", "copied")
     signed, shifted, result = x.dtype is DType.INT8, is_shifted(zero), y.dtype.numpy.name
     spec = choose(columns, of_y, planner.target, signed=signed, shifted=shifted, windows=windows, result=result)
     if spec.multiply == "tiles":
-        return choose_tiles(way, columns, deep, of_y, signed=signed, shifted=shifted, result=result)
+        return choose_tiles(way, columns, deep, together, signed=signed, shifted=shifted, result=result)
     return spec
 
 

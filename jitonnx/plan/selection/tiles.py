@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from jitonnx.ir.dims import DimLike, concrete, integers, known
@@ -40,6 +41,17 @@ def way_of_windows(
     between = 0.0 if out_width is None else (taps[1] - 1) * dilations[1] / max(out_width, 1)
     more = whole(own, step) / max(own, 1) * (1 + between)
     return "padded" if more <= _MORE_PRODUCTS else "gathered"
+
+
+def rows_together(pixels: Sequence[DimLike], way: str, taps: Sequence[int], dilations: Sequence[int]) -> int | None:
+    """How many rows are multiplied with all weights at once; None where only a run tells. `pixels`: images, and rows of
+    output pixels and these, or fewer sizes. In the "padded" way they are an image's, with what is between its rows."""
+    sizes = pixels if way != "padded" else pixels[1:]
+    if not known(sizes):
+        return None
+    *outer, width = integers(sizes)
+    rows = math.prod(outer)
+    return rows * width if way != "padded" else (rows - 1) * (width + (taps[1] - 1) * dilations[1]) + width
 
 
 _MORE_PRODUCTS = 1.5
