@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -94,9 +95,12 @@ def choose_convolution(
         live = [Taps(taps, -(pad or 0), *steps).live(size or 0) for taps, pad, *steps, size in axes]
         tile = (tile_rows, pixels, vectors)
         tile_rows, pixels, vectors, far_taps = _dilated_tile(live, tile, own_outputs, target)
-    near = target.steps_near() if layout == "blocked" else 0  # whatever the panel's size: few kernels for a model
+    panel_bytes = 4 * own * kernel[0] * kernel[1] * vectors * lanes
+    near = target.steps_near(None if layout == "blocked" else panel_bytes)  # few kernels for most layers of a model
     row = (layout, step, tap_step, far_taps)
-    return DirectSpec(lanes, pixels, vectors, tile_rows, *row, merged, target.l2_bytes, near=near)
+    direct = DirectSpec(lanes, pixels, vectors, tile_rows, *row, merged, target.l2_bytes, near=near)
+    tiles = -(-(out_size[0] or 0) // tile_rows) * -(-(out_size[1] or 0) // pixels)  # 0: not known
+    return replace(direct, paced=near > 0 and direct.lists_blocks and 0 < tiles <= direct.block)
 
 
 def choose_depthwise_planes(
@@ -253,7 +257,10 @@ def choose_transposed(
     merged = _merged_groups(groups, out_channels, lanes)
     phase_width = None if out_size[1] is None else -(-out_size[1] // strides[1])
     _, pixels, vectors = _tile_shape(out_channels // groups * merged, (1, phase_width), target)
-    return TransposedSpec(lanes, pixels, vectors, merged_groups=merged, l2_bytes=target.l2_bytes, strides=strides)
+    near = target.steps_near()
+    return TransposedSpec(
+        lanes, pixels, vectors, merged_groups=merged, l2_bytes=target.l2_bytes, near=near, strides=strides
+    )
 
 
 def _grouped_tile(

@@ -513,6 +513,7 @@ class _Tile:
             *(_I64(spec.tap_step), b.panel.value, _I64(spec.block), deep.value),
             places=None if places is None else places.value,
             near=spec.near,
+            next_panel=(b.following.value, b.ahead.value) if places is not None and spec.paced else None,
         )
         for variable, old, new in zip(sums, values, added, strict=True):
             variable.set(old.like(new))

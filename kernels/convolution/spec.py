@@ -178,6 +178,10 @@ class DirectSpec(KernelSpec):
     transposed while they are in the first-level cache. Else y_channel is 1."""
     near: int = 0
     """How many steps ahead of their use weights are asked for, into the first-level cache; 0: not at all."""
+    paced: bool = False
+    """If it `lists_blocks`: the tiles of a small image ask for the next block's weights at an even pace, in each step
+    of their sums. The first of them would otherwise wait for all: 3x3 with strides of 2, 256 to 512 channels on 14 x 14
+    pixels, takes 0.92 of the time so."""
 
     BUFFERS = ConvolutionBuffers
     SIZES = DirectSizes
@@ -325,6 +329,8 @@ class DirectSpec(KernelSpec):
         """`DirectSizes.ahead`: the few tiles of a small image share out the next weights among them. A model's weights
         seldom stay in a near cache from run to run, and a CPU foresees what is read within a page of 4 KiB only."""
         tiles = -(-rows // self.tile_rows) * -(-columns // self.pixels)
+        if self.paced:
+            return -(-self.block // larger(tiles, 1))
         return self.block // tiles if self.asks_ahead and tiles <= _SHARING_TILES else 0
 
     def _staged(self, width: int) -> tuple[int, int]:

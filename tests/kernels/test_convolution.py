@@ -622,7 +622,7 @@ def test_inputs_of_blocks_are_listed_on_any_problem(case: Case, channels: int, t
     rows, pixels, vectors = tile
     case = replace(case, channels=channels * case.groups)
     if rows == 1 or case.out_size[1] == pixels:
-        check(case, DirectSpec(named(NARROW).lanes(4), pixels, vectors, rows), NARROW)
+        check(case, DirectSpec(named(NARROW).lanes(4), pixels, vectors, rows, near=24, paced=True), NARROW)
 
 
 @settings(max_examples=30)
@@ -632,7 +632,7 @@ def test_inputs_of_transposed_blocks_are_listed_on_any_problem(
 ) -> None:
     case = replace(case, transposed=True, strides=(3, 2), out_extra=extra, channels=channels * case.groups)
     if min(case.out_size) > 0:
-        check(case, TransposedSpec(named(NARROW).lanes(4), 5, 2, strides=(3, 2)), NARROW)
+        check(case, TransposedSpec(named(NARROW).lanes(4), 5, 2, near=24, strides=(3, 2)), NARROW)
 
 
 def test_inputs_of_blocks_are_listed_where_all_of_them_are_copied() -> None:
@@ -685,14 +685,22 @@ def test_tiles_cut_at_padding_on_any_problem(case: Case, tile: tuple[int, int, i
 def test_tiles_of_small_images_ask_for_the_next_weights() -> None:
     """7x7 pixels are four tiles of 2 x 7, which take a quarter each; 28x28 are too many."""
 
-    def ahead(size: int, target: str) -> int:
+    def ahead(size: int, target: str, paced: bool = False) -> int:
         case = Case((size, size), 512, 512)
-        spec = DirectSpec(named(target).lanes(4), 7, 2, tile_rows=2)
+        spec = DirectSpec(named(target).lanes(4), 7, 2, tile_rows=2, paced=paced)
         sizes = spec.complete(_sizes(case, spec, (512 * size**2, 512 * size, 512, 1), (512 * size**2, 512 * size, 512)))
         return sizes.ahead
 
     assert ahead(7, "x86-64-v4") == 8
     assert ahead(28, "x86-64-v4") == ahead(7, "haswell") == 0
+    assert ahead(7, "haswell", paced=True) == 4
+
+    def paced(size: int, target: str) -> bool:
+        spec = choose_convolution((3, 3), (2, 2), (1, 1), 1, 256, 512, (size, size), named(target))
+        assert isinstance(spec, DirectSpec)
+        return spec.paced
+
+    assert paced(7, "haswell") and not paced(28, "haswell") and not paced(7, "x86-64-v4") and not paced(7, "znver3")
 
 
 def test_tiles_are_cut_where_that_leaves_out_taps() -> None:
