@@ -1,15 +1,19 @@
 """Products of dequantised numbers, which become products of integers."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from jitonnx.ops.onnx.activation import Relu, Sigmoid
+from jitonnx.ir.dtypes import DType
+from jitonnx.ops.onnx.activation import LeakyRelu, Relu, Sigmoid
 from jitonnx.ops.onnx.arithmetic import Add, Clip, IsNaN, Mul
 from jitonnx.ops.onnx.concat_split import Concat, Split
-from jitonnx.ops.onnx.convolution import Conv
+from jitonnx.ops.onnx.convolution import Conv, ConvTranspose
+from jitonnx.ops.onnx.depth_to_space import DepthToSpace
 from jitonnx.ops.onnx.logic import Where
 from jitonnx.ops.onnx.matmul import Gemm, MatMul
-from jitonnx.ops.onnx.pooling import GlobalAveragePool, MaxPool
+from jitonnx.ops.onnx.pooling import AveragePool, GlobalAveragePool, MaxPool
 from jitonnx.ops.onnx.quantization import DequantizeLinear, QLinearConv, QLinearMatMul, QuantizeLinear
 from jitonnx.ops.onnx.reduction import ReduceMean
 from jitonnx.ops.onnx.shape import Reshape, Transpose
@@ -285,6 +289,92 @@ def test_mean_of_integers(mean: object) -> None:
 def test_mean_that_stays_float(author: object) -> None:
     _, report = rewritten(author)  # type: ignore[arg-type]
     assert "mean of integers" not in report.counts
+
+
+@pytest.mark.parametrize("sizes", [{"pads": (1, 1, 1, 1)}, {"pads": (0, 1, 1, 2), "count_include_pad": True}, {}])
+@pytest.mark.parametrize("strides", [(1, 1), (2, 3)])
+def test_average_of_integers(sizes: dict[str, Any], strides: tuple[int, int]) -> None:
+    def author(b: Build) -> Value:
+        pool = AveragePool(kernel_shape=(3, 2), strides=strides, **sizes)
+        return b.op(QuantizeLinear(), b.op(pool, quantised(b, 2, 5, 7, 6)), np.float32(0.0437), np.uint8(100))
+
+    graph, report = rewritten(author)
+    assert report.counts["average of integers"] == report.counts["integer convolution"] == 1
+    assert operators(graph)["ConvInteger"] == 1 and "AveragePool" not in operators(graph)
+
+
+@pytest.mark.parametrize(
+    "author",
+    [
+        lambda b: b.op(AveragePool(kernel_shape=(2, 2)), b.input(normal(1, 3, 4, 4))),
+        lambda b: b.op(AveragePool(kernel_shape=(2, 2), strides=(2, 2), ceil_mode=True), quantised(b, 1, 3, 5, 5)),
+        lambda b: b.op(
+            AveragePool(kernel_shape=(2, 2), pads=(1, 1, 1, 1)),
+            b.op(DequantizeLinear(), b.input(whole(1, 3, 4, 4), (1, 3, "h", 4)), np.float32(2)),
+        ),
+    ],
+    ids=["float", "ceil mode", "open"],
+)
+def test_average_that_stays_float(author: object) -> None:
+    _, report = rewritten(author)  # type: ignore[arg-type]
+    assert "average of integers" not in report.counts
+
+
+@pytest.mark.parametrize("scales", [1, 6])
+@pytest.mark.parametrize("activation", [None, Relu(), LeakyRelu(alpha=0.25)])
+def test_transposed_convolution_of_integers(activation: Any, scales: int) -> None:
+    """The bytes are moved, and not what they are quantised of."""
+
+    def author(b: Build) -> Value:
+        bias = b.op(DequantizeLinear(), whole(6, dtype=np.int32) >> 20, np.float32(0.001))
+        x, w = quantised(b, 2, 4, 3, 5), weights(b, 4, 6, 2, 2, axis=1, scales=scales)
+        y = b.op(ConvTranspose(strides=(2, 2)), x, w, bias)
+        y = y if activation is None else b.op(activation, y)
+        return b.op(QuantizeLinear(), y, np.float32(0.1037), np.uint8(80))
+
+    graph, report = rewritten(author)
+    assert report.counts["transposed convolution of integers"] == report.counts["integer convolution"] == 1
+    (moved,) = (node for node in graph if isinstance(node.operator, DepthToSpace))
+    assert moved.output.dtype is DType.UINT8
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [{"strides": (1, 1)}, {"strides": (2, 2), "pads": (1, 1, 1, 1)}, {"strides": (2, 2), "output_padding": (1, 1)}],
+    ids=["overlap", "padding", "output padding"],
+)
+def test_transposed_convolution_that_stays_float(attributes: dict[str, Any]) -> None:
+    def author(b: Build) -> Value:
+        return b.op(ConvTranspose(**attributes), quantised(b, 1, 4, 3, 5), weights(b, 4, 6, 2, 2, axis=1))
+
+    graph, report = rewritten(author)
+    assert "transposed convolution of integers" not in report.counts and operators(graph)["ConvTranspose"] == 1
+
+
+@pytest.mark.parametrize("scales", [1, 96])
+def test_grouped_convolution_of_integers(scales: int) -> None:
+    def author(b: Build) -> Value:
+        w = weights(b, 96, 32, 3, 3, scales=scales)
+        y = b.op(Relu(), b.op(Conv(group=3, pads=(1, 1, 1, 1)), quantised(b, 1, 96, 5, 4), w, normal(96)))
+        return b.op(QuantizeLinear(), y, np.float32(0.1037), np.uint8(80))
+
+    graph, report = rewritten(author)
+    assert report.counts["grouped convolution of integers"] == 1
+    assert operators(graph)["ConvInteger"] == 3 and "DequantizeLinear" not in operators(graph)
+
+
+@pytest.mark.parametrize("kind", ["narrow", "not quantised", "added to"])
+def test_groups_that_stay_together(kind: str) -> None:
+    def author(b: Build) -> Value:
+        depth = 8 if kind == "narrow" else 32
+        x = quantised(b, 1, 3 * depth, 5, 4)
+        y = b.op(Conv(group=3, pads=(1, 1, 1, 1)), x, weights(b, 3 * depth, depth, 3, 3))
+        if kind == "not quantised":
+            return b.op(Relu(), y)
+        return b.op(QuantizeLinear(), b.op(Add(), y, x) if kind == "added to" else y, np.float32(0.1137), np.uint8(80))
+
+    _, report = rewritten(author, rtol=1e-4, atol=1e-4)
+    assert "grouped convolution of integers" not in report.counts and report.counts["integer convolution"] == 1
 
 
 def test_concatenated_integers() -> None:

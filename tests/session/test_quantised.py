@@ -12,6 +12,7 @@ import pytest
 
 import jitonnx
 from tests.session.models import model, node, tensor
+from tests.targets import named, on_x86_64, skip_unless_run_here
 
 RANDOM = np.random.default_rng(4)
 Shape = Sequence[int | str]
@@ -149,3 +150,46 @@ def test_attention_in_an_artifact_for_a_range_of_sizes(tmp_path: Path) -> None:
     for batch, steps in ((1, 2), (3, 40), (4, 64)):
         feeds = {"q": normal(batch, steps, 16), "k": normal(batch, 16, steps)}
         np.testing.assert_array_equal(opened.run(None, feeds)[0], session.run(None, feeds)[0])
+
+
+def _windows(kind: str) -> tuple[Author, str, dict[str, Shape]]:
+    author = Author()
+    steps = author.constant(np.float32(0.0043)), author.constant(np.int8(0))
+
+    def weights(*shape: int) -> str:
+        return author.op("DequantizeLinear", author.constant(RANDOM.integers(-127, 128, shape).astype(np.int8)), *steps)
+
+    depth = 192 if kind == "grouped convolution" else 24
+    x = author.quantised("x", 0.0213)
+    if kind == "average":
+        y = author.op("AveragePool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+    elif kind == "transposed convolution":
+        y = author.op("Relu", author.op("ConvTranspose", x, weights(24, 40, 2, 2), strides=[2, 2]))
+    else:
+        y = author.op("Conv", x, weights(192, 64, 3, 3), group=3, pads=[1, 1, 1, 1])
+    return author, author.quantised(y, 0.0331), {"x": ["n", depth, 11, 9]}
+
+
+@pytest.mark.parametrize("kind", ["average", "transposed convolution", "grouped convolution"])
+def test_windows_of_bytes(kind: str) -> None:
+    author, y, shapes = _windows(kind)
+    arrays = [{"x": normal(batch, *shapes["x"][1:])} for batch in (2, 1)]  # type: ignore[arg-type]
+    labels = check(author, shapes, arrays, y, 0.0331)
+    assert any(label.startswith("integer") for label in labels)
+    assert not any(label.startswith(("convolution", "grouped", "transposed", "average")) for label in labels)
+
+
+@on_x86_64
+@pytest.mark.parametrize("cpu", ["sapphirerapids", "cascadelake", "haswell"])
+@pytest.mark.parametrize("kind", ["average", "transposed convolution", "grouped convolution"])
+def test_windows_are_the_same_bytes_on_every_cpu(kind: str, cpu: str) -> None:
+    """By AMX, by VNNI, and by pairs of 16 bits."""
+    skip_unless_run_here(named(cpu))
+    author, y, shapes = _windows(kind)
+    contents = model(author.nodes, [tensor("x", shapes["x"])], [tensor(y, None)], author.constants)
+    options = jitonnx.SessionOptions()
+    options.add_session_config_entry("jitonnx.cpu", cpu)
+    feeds = {"x": normal(2, *shapes["x"][1:])}  # type: ignore[arg-type]
+    (here,) = jitonnx.InferenceSession(contents).run(None, feeds)
+    (there,) = jitonnx.InferenceSession(contents, options).run(None, feeds)
+    np.testing.assert_array_equal(here, there)
