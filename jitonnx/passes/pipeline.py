@@ -13,7 +13,7 @@ from jitonnx.ops.onnx.identity import Identity
 from jitonnx.passes.equal import merge_equal
 from jitonnx.passes.report import Report
 from jitonnx.passes.rewriting import Edit, Level, Rule, apply_rules
-from jitonnx.passes.rules import classes, fold, moves
+from jitonnx.passes.rules import classes, fold
 from jitonnx.passes.verify import verify
 from jitonnx.passes.views import views
 from jitonnx.records import NamedTuple
@@ -60,6 +60,7 @@ _ATTENTION = _family("attention", "MatMul Attention")
 _WEIGHTS = _family("weights", "BatchNormalization Gemm Mul Add Sub Div")
 _BRANCHES = _family("branches", "Add Sub")
 _PADDING = _family("padding", "Conv AveragePool MaxPool")
+_MOVES = _family("moves", "Transpose Reshape Expand")
 _PROJECTIONS = _family("projections", "MatMul")
 _SLICES = _family("slices", "Gemm MatMul")
 _SPREAD = _family("spread", "Conv")
@@ -79,7 +80,7 @@ FAMILIES: tuple[Family | Sequence[Rule], ...] = (
         *_CLEANUPS,
         [MERGE_EQUAL],
     ),
-    *(_SLICES, _ACTIVATIONS, _NORMS, _ATTENTION, _WEIGHTS, _BRANCHES, _PADDING, [views], moves.RULES),
+    *(_SLICES, _ACTIVATIONS, _NORMS, _ATTENTION, _WEIGHTS, _BRANCHES, _PADDING, [views], _MOVES),
     *(_PROJECTIONS, _SPREAD, _TABLES, _RANGES),
 )
 """Every rewrite; those of most graphs are there, others are imported for who asks."""
@@ -192,7 +193,7 @@ def _run(edit: Edit, level: int, disabled: frozenset[str], full: bool) -> None:
         # Arithmetic before views: Gemm becomes MatMul, which reshapes can pass.
         changed |= step("weights", _WEIGHTS, _BRANCHES, _PADDING)
         # Views last, for they move away what the patterns above have between their parts.
-        changed |= step("views", [views], moves.RULES)
+        changed |= step("views", [views], _MOVES)
         if not changed:
             break
     # At the very end: a Split or a sum comes between a product and what follows, which would hide patterns and keep

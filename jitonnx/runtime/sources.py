@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 from .cache import KernelCache
 from .digest import sha256
@@ -25,8 +24,9 @@ def source_digest(*places: str, cache: KernelCache | None = None) -> str:
     digest = sha256()
     for place, stamps in found.items():
         for path, _, _ in stamps:
-            digest.update(Path(path).relative_to(os.path.dirname(place)).as_posix().encode())
-            digest.update(Path(path).read_bytes())
+            digest.update(path[len(os.path.dirname(place)) :].replace(os.sep, "/").encode())
+            with open(path, "rb") as file:
+                digest.update(file.read())
     if cache is not None:
         cache.put(key, digest.hexdigest().encode())
     return digest.hexdigest()
