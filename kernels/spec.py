@@ -34,6 +34,9 @@ class KernelSpec:
     the time of all, and addresses are stepped as the kernel says. So it was measured where it is set: transposing
     copies would take 3 to 8 % longer, small windows of pooling up to 20 %."""
 
+    GFLOPS: ClassVar[int] = 50
+    """A rough rate of its arithmetic on one core, by which calls are shared among threads, and runs watched."""
+
     IN_PLACE: ClassVar[tuple[tuple[str, str], ...]] = ()
     """Pairs of buffers, one read and one written, that may be the same memory as a whole."""
 

@@ -249,7 +249,7 @@ def _kernels(
 ) -> Iterator[Kernel]:
     for index, (call, complete) in enumerate(compiled.plan.sized(sizes)):
         tasks, work = call.spec.tasks(complete), call.spec.work(complete)
-        estimate = nanoseconds(work)
+        estimate = nanoseconds(work, call.spec.GFLOPS)
         yield Kernel(
             number=first + index,
             family=call.spec.family,

@@ -63,9 +63,9 @@ class Derived(NamedTuple):
     sizes: Words
 
 
-def nanoseconds(work: Work) -> Any:
-    """A rough time on one core: whatever binds, arithmetic at 50 GFLOP/s or memory at 20 GB/s."""
-    return larger(work.flops // 50, work.bytes // 20)
+def nanoseconds(work: Work, gflops: int) -> Any:
+    """A rough time on one core: whatever binds, arithmetic at so many GFLOP/s or memory at 20 GB/s."""
+    return larger(work.flops // gflops, work.bytes // 20)
 
 
 def threads_for(nanoseconds: int, tasks: int, threads: int) -> int:
@@ -84,7 +84,7 @@ def _derive(spec: KernelSpec, given: Sequence[Any], stages: Sequence[Any]) -> tu
     tasks = spec.tasks(complete)
     if tasks == 0:
         return [], (0, 0, 1, 1, 0, 0)
-    estimate = nanoseconds(spec.work(complete))
+    estimate = nanoseconds(spec.work(complete), spec.GFLOPS)
     pieces = -(-tasks * GRAIN_NANOSECONDS // larger(estimate, GRAIN_NANOSECONDS))
     grain = larger(spec.grain(complete), smaller(tasks, pieces))
     shares = 1 + (tasks - 1) * (1 - below(estimate, SERIAL_NANOSECONDS))

@@ -71,6 +71,7 @@ class MatricesSpec(BfloatSpec):
     Nothing is asked for ahead: `fetched` is 0.
     """
 
+    GFLOPS = 100
     TASK_PRODUCTS = 1 << 19
 
     @property

@@ -27,12 +27,12 @@ WAYS = ("in place", "copied", "gathered", "unfolded", "padded")
 _TASKS = 16
 _ROWS_BYTES = 512 << 10
 """Rows of a task in scratch memory: they are to stay in the second-level cache."""
-_ROWS_IN_PLACE_BYTES = 1 << 20
+_ALL_ROWS_BYTES = 1 << 20
+"""Where they are all rows, or read where they lie, they may be as many: large weights then come once."""
 NEAR_BYTES = 5 << 18
 """Weights of a task up to this size stay in the second-level cache from block to block of rows."""
 _COPIED_COLUMNS = 512
-"""Columns that a task has at least, so that copying its rows, for which a task each is too many, takes a sixth of its
-time at most."""
+"""Columns that a task has at least, or half of all, whose rows are copied: another thread copies them, too."""
 SLACK_ROWS = 64
 """Rows that tiles may read behind the last one, without an effect."""
 
@@ -77,6 +77,7 @@ class TiledSpec(KernelSpec):
     """"unfolded": rows of taps and elements of each, where these are so few that the copy of each is written out; (0,
     0): a loop goes over them."""
 
+    GFLOPS: ClassVar[int] = 1000
     ITEM_BYTES: ClassVar[int]
     """An element has so many bytes as products take it."""
     TASK_PRODUCTS: ClassVar[int]
@@ -141,14 +142,19 @@ class TiledSpec(KernelSpec):
             outer, least = sizes.images, 2 * halo
         else:
             unit, units, outer = self.high * TILE, -(-rows_of(sizes) // (self.high * TILE)), 1
-            each = _ROWS_IN_PLACE_BYTES if self.way == "in place" else _ROWS_BYTES
+            all_fit = self.way == "in place" or below(units * unit * row_bytes, _ALL_ROWS_BYTES + 1)
+            each = _ROWS_BYTES + all_fit * (_ALL_ROWS_BYTES - _ROWS_BYTES)
             most, least = larger(each // larger(unit * row_bytes, 1), 1), 1
         panels = -(-n // self.width)
         near = below(depth * n * self.ITEM_BYTES, NEAR_BYTES)
         wanted = larger(smaller(units * unit * outer * depth * n // self.TASK_PRODUCTS, _TASKS) // larger(outer, 1), 1)
         row_tasks = larger(smaller(units // larger(least, 1), 1 + near * (wanted - 1)), -(-units // most), 1)
         taps = sizes.kernel_height * sizes.kernel_width if self.by_taps else 1
-        columns_most = panels if self.way == "in place" else larger(n * taps // _COPIED_COLUMNS, 1)
+        columns_most = (
+            panels
+            if self.way == "in place"
+            else larger(n * taps // _COPIED_COLUMNS, smaller(2 * n // _COPIED_COLUMNS, 2), 1)
+        )
         column_tasks = larger(smaller(panels, columns_most, -(-wanted // row_tasks)), 1)
         units_each, columns_each = larger(-(-units // row_tasks), 1), larger(-(-panels // column_tasks), 1) * self.width
         task_rows = units_each if self.by_bands else units_each * unit
