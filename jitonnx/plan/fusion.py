@@ -20,6 +20,7 @@ from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowered, Statement
 from jitonnx.ir.dtypes import HALVES, DType
 from jitonnx.ir.graph import Value
+from jitonnx.plan.precision import writes_bfloat16
 from jitonnx.records import dataclass
 
 MAX_OPERANDS = 12
@@ -155,7 +156,7 @@ class _Fusion:
             return False
         if isinstance(group.anchor.computation, c.IntegerMatMul | c.IntegerConvolution | c.IntegerProduct):
             return types <= _WITH_INTEGERS and region.output.dtype in _WITH_INTEGERS
-        if isinstance(group.anchor.computation, c.BfloatMatMul | c.BfloatConvolution):
+        if isinstance(group.anchor.computation, c.BfloatMatMul | c.BfloatConvolution) or writes_bfloat16(group.anchor):
             return types <= {DType.FLOAT} and region.output.dtype in (DType.FLOAT, DType.BFLOAT16)
         normalised = softmax or isinstance(group.anchor.computation, c.Normalize)
         if normalised and region.output.dtype in _BYTES:

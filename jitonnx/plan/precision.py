@@ -33,6 +33,8 @@ _LEAST_OF_MATRIX = 1 << 12
 _LEAST_COLUMNS, _LEAST_DEPTH = 8, 20
 _LARGE_IMAGE = 1 << 16
 """Elements of an image from which on reading and writing it takes longer than what is computed."""
+_LEAST_CHANNELS = 16
+"""Channels of a depthwise convolution from which on its kernel is the one for vectors of channels."""
 _SHARED_COLUMNS = 768
 """Columns of all products of a value from which on it is rounded once, in a pass of its own, if it is nowhere else."""
 
@@ -179,10 +181,11 @@ class _Values:
         return _keeps_rounding(reader) and reader.outputs[0] in self.rounded
 
     def _made_free(self, value: Value) -> bool:
-        """Whether who makes a value can write it as bfloat16: regions, and epilogues of products in bfloat16."""
+        """Whether who makes a value can write it as bfloat16: regions, and epilogues of products in bfloat16 and of
+        depthwise convolutions."""
         maker = self._makers.get(value)
-        if maker is None or maker in self.chosen or not isinstance(maker.computation, c.Map):
-            return maker in self.chosen
+        if maker is None or not isinstance(maker.computation, c.Map):
+            return maker is not None and self._writes(maker)
         anchors = []
         for source in maker.inputs:
             before = None if source is None else self._makers.get(source)
@@ -193,7 +196,10 @@ class _Values:
                     return False
             elif before in self.chosen or self._takes_epilogue(before):
                 anchors.append(before)
-        return not anchors or any(anchor in self.chosen for anchor in anchors)
+        return not anchors or any(map(self._writes, anchors))
+
+    def _writes(self, statement: Statement) -> bool:
+        return statement in self.chosen or writes_bfloat16(statement)
 
 
 def _keeps_rounding(statement: Statement) -> bool:
@@ -202,6 +208,16 @@ def _keeps_rounding(statement: Statement) -> bool:
     computation = statement.computation
     largest = isinstance(computation, c.Pool) and computation.kind == "max" and len(statement.outputs) == 1
     return largest or isinstance(computation, c.View)
+
+
+def writes_bfloat16(statement: Statement) -> bool:
+    """Whether a convolution of float32 can write bfloat16: a depthwise one of images of many channels."""
+    computation = statement.computation
+    if not isinstance(computation, c.Convolution) or computation.group < _LEAST_CHANNELS:
+        return False
+    weights = statement.inputs[1]
+    assert weights is not None
+    return len(weights.shape) == 4 and weights.constant is not None and weights.shape[:2] == (computation.group, 1)
 
 
 def _is_large_image(value: Value) -> bool:

@@ -27,8 +27,12 @@ _OTHER_REGISTERS = 4
 def build(spec: DepthwiseSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
     """The kernel of `spec` for vectors of `lanes` float32."""
 
+    result = types.uint16 if spec.result == "bfloat16" else types.float32
+    if epilogue is None and result is not types.float32:
+        raise ValueError(f"Bug: sums are float32, not {spec.result}, without an epilogue")
+
     def body(code: Code, begin: Traced, end: Traced) -> None:
-        _Depthwise(code, spec, lanes, Epilogue(code, epilogue, types.float32, lanes)).emit(begin, end)
+        _Depthwise(code, spec, lanes, Epilogue(code, epilogue, types.float32, lanes, result), result).emit(begin, end)
 
     return body
 
@@ -36,9 +40,11 @@ def build(spec: DepthwiseSpec, lanes: int, epilogue: Stage | None = None) -> Ker
 class _Depthwise:
     """Emits the kernel."""
 
-    def __init__(self, code: Code, spec: DepthwiseSpec, lanes: int, epilogue: Epilogue) -> None:
+    def __init__(self, code: Code, spec: DepthwiseSpec, lanes: int, epilogue: Epilogue, result: types.Type) -> None:
+        """result: the elements of y."""
         self.code, self.spec, self.lanes, self.epilogue = code, spec, lanes, epilogue
         self.size = code.sizes(DepthwiseSizes)
+        self.buffers = code.buffers(ConvolutionBuffers, types.float32, y=result)
         self.row_users, self.column_users = (
             readers(outputs, step * stride, taps, dilation)
             for outputs, step, stride, taps, dilation in zip(
@@ -59,8 +65,7 @@ class _Depthwise:
             stop = smaller(start + size.row_block, size.out_height)
             last = part + 1 >= size.parts
             channels = part * PART_CHANNELS, select(last, size.channels, (part + 1) * PART_CHANNELS)
-            buffers = code.buffers(ConvolutionBuffers, types.float32)
-            x, y = buffers.x.at(image * size.x_image), buffers.y.at(image * size.y_image)
+            x, y = self.buffers.x.at(image * size.x_image), self.buffers.y.at(image * size.y_image)
             tiles = code.loop(stop, start, self.spec.rows * step)
             with tiles as first, code.loop(step) as phase, code.when(first + phase < stop):
                 self._rows(x, y, image, (first + phase, stop), channels)
@@ -70,7 +75,7 @@ class _Depthwise:
     ) -> None:
         """The output rows of a tile, from rows[0] on, those below rows[1]: for each block of `channels` all tiles."""
         code, size, spec, (_, step) = self.code, self.size, self.spec, self.spec.steps
-        weights = code.buffers(ConvolutionBuffers, types.float32).w
+        weights = self.buffers.w
         block, width = _BLOCK_VECTORS * self.lanes, self.spec.pixels * step
         with code.loop(channels[1], channels[0], block) as first_channel:
             end = smaller(first_channel + block, channels[1])

@@ -593,6 +593,8 @@ class DepthwiseSpec(KernelSpec):
     rows: int = 1
     """Output rows of a tile: several find the rows they share in registers, and have all taps spelled out, where one
     has a loop over the rows of the kernel."""
+    result: str = "float32"
+    """float32 or bfloat16, which the epilogue gives then, as its bits."""
 
     BUFFERS = ConvolutionBuffers
     SIZES = DepthwiseSizes

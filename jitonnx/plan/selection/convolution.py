@@ -184,7 +184,7 @@ def _depthwise_in_planes(
     if len(kernel) != 2 or (own_channels, computation.group) != (1, outputs) or outputs == 1:
         return None
     target = _between_planes(planner, group, x)
-    if target is None:
+    if target is None or target.dtype is not DType.FLOAT:
         return None
     strides, dilations = pair(computation.strides), pair(computation.dilations)
     return choose_depthwise_planes(pair(kernel), strides, dilations, concrete_pair(target.shape[2:]), planner.target)
@@ -387,6 +387,8 @@ def _direct(
     kernel, strides, dilations = pair(kernel_size), pair(computation.strides), pair(computation.dilations)
     channels = own_channels * computation.group
     spec = _kernel_spec(planner, computation, x, weights, y)
+    if isinstance(spec, DepthwiseSpec) and y.dtype is DType.BFLOAT16:
+        spec = replace(spec, result="bfloat16")
     if isinstance(spec, DirectSpec):
         spec, y = writing(planner, group, spec, y)
         spec, x = reading(planner, spec, x)
