@@ -83,6 +83,9 @@ class TiledKernel:
         self.in_tiles = self.TILES and spec.way == "copied"
         self.step_bytes = TILE * LINE if self.in_tiles else LINE
         """From one step of a row of x to the next."""
+        self.alone = size.task_columns >= size.out_channels
+        """Whether a task multiplies its rows with all columns, so that each group's are copied when it comes to them:
+        they stay in the first-level cache."""
         self.steps = self.tap_steps * taps if spec.by_taps else self.tap_steps
         self.across = padded_width(size) if spec.by_taps else size.out_width
         """Rows of the product for a row of output pixels."""
@@ -130,7 +133,7 @@ class TiledKernel:
                 with code.loop(count, 0, size.group_rows) as first:
                     last = smaller(first + size.group_rows, count)
                     fetches = one_if(first_call & first.equals(0))
-                    self._unfold(first, last)
+                    self._prepare_group(pixel, first, last)
                     with code.loop(end_column, first_column, self.spec.width) as column:
                         self._emit_panel(before, pixel, first, last, count, column, fetches, pace)
             self.put_sums()
@@ -174,25 +177,37 @@ class TiledKernel:
                 copying.padded(self._lines(), size.line_bytes, size.channels * spec.ITEM_BYTES, image, above, needed)
             return
         first, count = self._rows_of(number)
-        if spec.way == "copied":
-            copy = copying.tiles if self.in_tiles else copying.rows
-            copy(self.rows, first, count, self.elements)
-        elif spec.way == "gathered":
-            copying.gathered(self.rows, first, count, self.elements)
-        else:  # those that do not fill a tile
+        if spec.way == "in place":  # those that do not fill a tile
             rest = remainder(count, code.integer(TILE))
             copying.rows(self.rows, first + (count - rest), rest, self.elements)
+            return
+        with code.when(size.task_columns < size.out_channels):
+            self._copy(first, count)
+
+    def _prepare_group(self, pixel: Traced, first: Traced, last: Traced) -> None:
+        """Copies what rows first, …, last - 1 of a task need, which `_prepare` did not."""
+        if self.spec.way == "unfolded":
+            self._unfold(first, last)
+        elif self.spec.way in ("copied", "gathered"):
+            with self.code.when(self.alone):
+                self._copy(pixel + first, last - first)
+
+    def _copy(self, first: Traced, count: Traced) -> None:
+        """Copies rows from number `first` on."""
+        copying = self.copying()
+        if self.spec.way == "gathered":
+            copying.gathered(self.rows, first, count, self.elements)
+        else:
+            copy = copying.tiles if self.in_tiles else copying.rows
+            copy(self.rows, first, count, self.elements)
 
     def _lines(self) -> Pointer:
         """The rows of an image with their padding, of which "unfolded" takes the taps, behind those of a group."""
         return self.rows.at((self.size.group_rows + SLACK_ROWS) * self.size.row_bytes)
 
     def _unfold(self, first: Traced, last: Traced) -> None:
-        """Copies the taps of a group of the task's output pixels, if that is the way: few, which stay in the
-        first-level cache."""
+        """Copies the taps of a group of the task's output pixels: few, which stay in the first-level cache."""
         code, spec, width = self.code, self.spec, self.size.out_width
-        if spec.way != "unfolded":
-            return
         copying, lines, at = self.copying(), self._lines(), code.variable(first)
         with code.loop_while(lambda: at.get() < last):
             row = at.get() / width
@@ -346,12 +361,16 @@ class TiledKernel:
 
     def tile(self, pixel: Traced, r: Traced, count: Traced) -> tuple[Pointer, Traced]:
         """Tell where the tile of x from the task's row r on lies, and how many bytes its rows are apart."""
-        code, size = self.code, self.size
-        if self.in_tiles:
-            return self.rows.at(r * (self.steps * LINE)), code.integer(LINE)
-        if self.spec.way == "unfolded":
-            return self.rows.at(remainder(r, size.group_rows) * size.row_bytes), size.row_bytes
-        if self.spec.way != "in place":
+        code, size, spec = self.code, self.size, self.spec
+        within = r & (2 * TILE - 1) if spec.near else r
+        if spec.way == "unfolded":
+            return self.rows.at(within * size.row_bytes), size.row_bytes
+        if spec.way in ("copied", "gathered"):
+            copied = select(self.alone, within, r)
+            if self.in_tiles:
+                return self.rows.at(copied * (self.steps * LINE)), code.integer(LINE)
+            return self.rows.at(copied * size.row_bytes), size.row_bytes
+        if spec.way == "padded":
             return self.rows.at(r * size.row_bytes), size.row_bytes
         x = self.x.at((pixel + r) * size.x_pixel).as_bytes()
         part = r + TILE > count

@@ -127,6 +127,30 @@ def test_pooling_between_convolutions(size: int) -> None:
 
 
 @needs_bfloat16_products
+@pytest.mark.parametrize("shape", [(1, 40, 21, 19), (2, 40, 21, 19)])
+def test_depthwise_convolutions_between_products(shape: tuple[int, ...]) -> None:
+    """They compute in float32, and write bfloat16 where a product in bfloat16 alone reads that: the same result."""
+    weights = {"a": random(40, 40, 1, 1, seed=1), "d": random(40, 1, 3, 3, seed=2), "b": random(24, 40, 1, 1, seed=3)}
+    nodes = [
+        node("Conv", ["x", "a"], ["p"]),
+        node("Conv", ["p", "d"], ["q"], pads=[1, 1, 1, 1], strides=[2, 2], group=40),
+        node("Relu", ["q"], ["r"]),
+        node("Conv", ["r", "b"], ["y"]),
+    ]
+    outputs = [tensor("y", [shape[0], 24, None, None])]
+    made = model(nodes, [tensor("x", shape)], outputs, weights)
+    run = session(made)
+    (depthwise,) = (call for call in run.engine.compiled.plan.calls if call.label.startswith("depthwise"))
+    assert (depthwise.buffers.x.dtype.text, depthwise.buffers.y.dtype.text) == ("float", "bfloat16")
+    feeds = {"x": random(*shape)}
+    also = session(model(nodes, [tensor("x", shape)], [*outputs, tensor("r", [shape[0], 40, None, None])], weights))
+    assert all(
+        call.buffers.y.dtype.text == "float" for call in also.engine.compiled.plan.calls if "depth" in call.label
+    )
+    np.testing.assert_allclose(run.run(None, feeds)[0], also.run(None, feeds)[0], rtol=1e-5, atol=1e-4)
+
+
+@needs_bfloat16_products
 def test_only_what_gains() -> None:
     """Weights of the run, of few columns, and groups stay in float32."""
     weights = {"a": random(64, 3), "d": random(64, 1, 3, 3)}
