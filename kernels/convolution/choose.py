@@ -33,6 +33,10 @@ _NEAR_WEIGHTS = 16 << 20
 """Bytes of a layer's transformed weights that are found in the third-level cache, beside those of other layers."""
 
 
+_REST_SUMS = 8
+"""Sums of the tiles that end rows of a width that is not known: no fewer, or a core would wait for its results."""
+
+
 def choose_convolution(
     kernel: tuple[int, int],
     strides: tuple[int, int],
@@ -98,7 +102,8 @@ def choose_convolution(
     panel_bytes = 4 * own * kernel[0] * kernel[1] * vectors * lanes
     near = target.steps_near(None if layout == "blocked" else panel_bytes)  # few kernels for most layers of a model
     row = (layout, step, tap_step, far_taps)
-    direct = DirectSpec(lanes, pixels, vectors, tile_rows, *row, merged, target.l2_bytes, near=near)
+    rest = 0 if out_size[1] is not None else max(3, _REST_SUMS // vectors)
+    direct = DirectSpec(lanes, pixels, vectors, tile_rows, *row, merged, target.l2_bytes, near=near, rest=rest)
     tiles = -(-(out_size[0] or 0) // tile_rows) * -(-(out_size[1] or 0) // pixels)  # 0: not known
     return replace(direct, paced=near > 0 and direct.lists_blocks and 0 < tiles <= direct.block)
 

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from jitonnx.kernels.convolution import depthwise, planes, winograd
@@ -265,24 +267,28 @@ class _Direct:
         data, panel, y, planes = pointers
         constant_phase = isinstance(sizes.phase, int)
 
-        def body(code: Code, *values: Any) -> None:
+        def body(code: Code, *values: Any, pixels: int) -> None:
             *arguments, phase = values
             phase_sizes = Direct(code, 0 if constant_phase else phase)
             if isinstance(self.spec, GroupedSpec):
                 _GroupedTile(phase_sizes, self.spec, self.epilogue, tile_rows).emit(*arguments)
             else:
-                _Tile(phase_sizes, self.spec, self.epilogue, tile_rows).emit(*arguments)
+                _Tile(phase_sizes, replace(self.spec, pixels=pixels), self.epilogue, tile_rows).emit(*arguments)
 
-        code = self.code
+        code, spec = self.code, self.spec
         axis = (sizes.kernel_width, sizes.pad_left * -1, sizes.stride_width, sizes.dilation_width, sizes.width)
-        with (
-            self._alike(*columns, axis) as (first, end),
-            code.loop(rows[1], rows[0], tile_rows) as t,
-            code.loop(end, first, self.spec.pixels) as left,
-        ):
-            arguments: list[Traced | Pointer] = [data, panel, y, planes, *pitches, *place, t, left, end]
-            arguments.append(code.integer(sizes.phase))
-            code.subroutine(f"tile.{tile_rows}", arguments, body, inline=False)
+        with self._alike(*columns, axis) as (first, end), code.loop(rows[1], rows[0], tile_rows) as t:
+            begin, widths = first, [(end, spec.pixels)]
+            if spec.rest:
+                whole = larger(end - first - 2 * spec.rest + (spec.pixels - 1), 0) / spec.pixels * spec.pixels
+                widths = [(smaller(first + whole, end), spec.pixels), (end, spec.rest)]
+            for stop, pixels in widths:
+                with code.loop(stop, begin, pixels) as left:
+                    arguments: list[Traced | Pointer] = [data, panel, y, planes, *pitches, *place, t, left, end]
+                    arguments.append(code.integer(sizes.phase))
+                    tile = partial(body, pixels=pixels)
+                    code.subroutine(f"tile.{tile_rows}.{pixels}", arguments, tile, inline=False)
+                begin = stop
 
 
 def _places_list(sizes: Direct) -> Pointer:

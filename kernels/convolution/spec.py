@@ -182,6 +182,8 @@ class DirectSpec(KernelSpec):
     """If it `lists_blocks`: the tiles of a small image ask for the next block's weights at an even pace, in each step
     of their sums. The first of them would otherwise wait for all: 3x3 with strides of 2, 256 to 512 channels on 14 x 14
     pixels, takes 0.92 of the time so."""
+    rest: int = 0
+    """Pixels of the narrower tiles that make the end of a row where two of them suffice; 0: there are none."""
 
     BUFFERS = ConvolutionBuffers
     SIZES = DirectSizes

@@ -607,6 +607,25 @@ def test_direct_on_any_problem(case: Case, vectors: tuple[int, int]) -> None:
     check(case, DirectSpec(host().lanes(4), *vectors), "host")
 
 
+@settings(max_examples=60)
+@given(
+    case=problems(),
+    tile=st.sampled_from(((9, 2, 3), (5, 3, 2), (14, 1, 8))),
+    far_taps=st.booleans(),
+    y_planes=st.booleans(),
+    target=st.sampled_from(("host", NARROW)),
+)
+def test_narrower_tiles_end_rows_on_any_problem(
+    case: Case, tile: tuple[int, int, int], far_taps: bool, y_planes: bool, target: str
+) -> None:
+    pixels, vectors, rest = tile
+    spec = DirectSpec(named(target).lanes(4), pixels, vectors, far_taps=far_taps, rest=rest)
+    if y_planes:
+        check(case, replace(spec, x_planes=True, y_planes=True), target, channels_last=False, gap=0)
+    else:
+        check(case, spec, target)
+
+
 @settings(max_examples=30)
 @given(case=problems(pixels=3))
 def test_tiles_of_several_rows_on_any_problem(case: Case) -> None:
