@@ -22,6 +22,7 @@ from jitonnx.plan.tensor import (
     channels_last_order,
     dense_tensor,
     in_order,
+    in_planes,
     orders_around,
     row_major,
     same_strides,
@@ -60,6 +61,7 @@ class Placement:
         self._choose_orders(groups)
         made = _made(groups)
         self._choose_outputs(lowered, made)
+        self._choose_resized(groups)
         self._choose_destinations(lowered, groups, made)
 
     def order(self, value: Value) -> tuple[int, ...]:
@@ -128,6 +130,28 @@ class Placement:
             tensor = Tensor(buffer, 0, root.shape, row_major(root.shape))
             self._destinations[root] = lambda tensor=tensor: tensor  # type: ignore[misc]
             self._choose_behind(views, root, tensor, made)
+
+    def _choose_resized(self, groups: Sequence[Group]) -> None:
+        """Images that are resized are made in planes where all that is done with them is to become graph outputs in
+        planes by elementwise regions: rounded to half precision, for instance."""
+        readers: dict[Value, list[Group]] = {}
+        for group in groups:
+            for value in dict.fromkeys([*group.operands, *(group.anchor.inputs if group.anchor else ())]):
+                if value is not None:
+                    readers.setdefault(value, []).append(group)
+        for group in groups:
+            value = group.output
+            if value is None or group.anchor is None or not isinstance(group.anchor.computation, c.Resize):
+                continue
+            found = [self._written_by(reader) for reader in readers.get(value, ())]
+            planes = [out is not None and out.rank == 4 and in_planes(out) for out in found]
+            if planes and all(planes) and value not in self._destinations:
+                self._orders[value] = tuple(range(len(value.shape)))
+                self._destinations[value] = _Once(lambda value=value: self._whole(value))  # type: ignore[misc]
+
+    def _written_by(self, region: Group) -> Tensor | None:
+        """Where an elementwise region writes; None for other groups and where that is not settled yet."""
+        return None if region.anchor is not None or region.output is None else self.destination(region.output)
 
     def _choose_behind(
         self, views: Mapping[Value, Statement], value: Value, tensor: Tensor, made: set[Value | None]

@@ -13,6 +13,7 @@ import jitonnx
 from jitonnx.computation import computations as c
 from jitonnx.computation.lowering import Lowered, lower
 from jitonnx.engine.pipeline import Engine, Settings
+from jitonnx.explain import explain
 from jitonnx.interpreter import evaluate
 from jitonnx.ir.dtypes import DType
 from jitonnx.model import load
@@ -21,7 +22,7 @@ from jitonnx.plan.selection import takes_epilogue
 from jitonnx.runtime.cache import KernelCache
 from jitonnx.target import Target
 from tests.ops.interpret import interpret
-from tests.session.half_models import ELEMENTS, MODELS, elementwise, feed
+from tests.session.half_models import ELEMENTS, MODELS, Builder, elementwise, feed
 from tests.targets import named, skip_unless_run_here
 
 KINDS = ("float16", "bfloat16")
@@ -114,6 +115,19 @@ def test_what_lies_as_16_bits() -> None:
     assert _halves(between) == ["Map"]  # the graph's output
     plain = lower(load(elementwise("float16")).graph)
     assert _halves(place_halves(plain, takes_epilogue)) == _halves(plain)
+
+
+@each_kind
+def test_resized_images_are_rounded_in_planes(kind: str) -> None:
+    """A resized image that becomes an output is made as that lies, and not transposed by who rounds it."""
+    b = Builder(kind)
+    pixels = b("Conv", "x", b.weights(5, 3, 1, 1))
+    model = b.model((1, 3, 6, 7), b("Resize", pixels, "", "", b.ints(1, 5, 24, 28), mode="linear"))
+    x = np.random.default_rng(0).standard_normal((1, 3, 6, 7)).astype(ELEMENTS[kind][1])
+    session = jitonnx.InferenceSession(model)
+    (result,) = session.run(None, {"x": x})
+    _assert_near(result, evaluate(load(model).graph, {"x": x})[0], kind)
+    assert "resize linear in planes" in [kernel.label for kernel in explain(session, {"x": x.shape}).kernels]
 
 
 @each_kind
