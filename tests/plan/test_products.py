@@ -81,3 +81,31 @@ def test_rows_in_another_order_are_one_product(batch: int) -> None:
     labels = [call.label for call in session.engine.compiled.plan.calls]
     assert sum(label.startswith("gemm") for label in labels) == 1
     assert not any(" x " in label for label in labels if label.startswith("gemm"))
+
+
+@pytest.mark.parametrize("operator", ["LSTM", "GRU", "RNN"])
+def test_steps_of_sequences_that_lie_one_after_the_other_are_multiplied_at_once(operator: str) -> None:
+    """As exporters write layers whose input has the batch in front."""
+    random = np.random.default_rng(5)
+    gates = {"LSTM": 4, "GRU": 3, "RNN": 1}[operator]
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"]),
+        helper.make_node("Transpose", ["a"], ["b"], perm=[1, 0, 2]),
+        helper.make_node(operator, ["b", "w", "r"], ["y"], hidden_size=4),
+    ]
+    shapes = {"w": (1, gates * 4, 6), "r": (1, gates * 4, 4)}
+    constants = [
+        numpy_helper.from_array(random.normal(size=shape).astype(np.float32), name) for name, shape in shapes.items()
+    ]
+    inputs = [helper.make_tensor_value_info("x", 1, ["n", "t", 6])]
+    graph = helper.make_graph(nodes, "graph", inputs, [helper.make_tensor_value_info("y", 1, None)], constants)
+    data = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9).SerializeToString()
+    session = jitonnx.InferenceSession(data)
+    for batch in (1, 3):
+        feeds = {"x": random.normal(size=(batch, 5, 6)).astype(np.float32)}
+        (result,) = session.run(None, feeds)
+        (expected,) = evaluate(load(data).graph, feeds)
+        np.testing.assert_allclose(result, expected, 1e-4, 1e-5)
+    labels = [call.label for call in session.engine.compiled.plan.calls]
+    assert [label for label in labels if label.startswith("gemm")]
+    assert not any(" x " in label for label in labels if label.startswith("gemm"))

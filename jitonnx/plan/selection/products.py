@@ -40,7 +40,7 @@ def matmul(planner: Planner, group: Group, statement: Statement) -> None:
     a, b = planner.tensor(left), planner.tensor(right)
     order = _order_of_rows(a) if b.rank == 2 else None
     out = planner.place(group.output, order or tuple(range(len(group.output.shape))), strict=True)
-    if order is None or _as_rows(_permuted(out, order)) is None:  # the result may be bound for where it lies otherwise
+    if order is None or as_rows(_permuted(out, order)) is None:  # the result may be bound for where it lies otherwise
         gemm(planner, group, a, b, out)
     else:
         rows = (_permuted(a, order), b, _permuted(out, order))
@@ -53,14 +53,14 @@ def _order_of_rows(a: Tensor) -> tuple[int, ...] | None:
     With another order of the result's rows, each matrix of a is multiplied alone, and reads b anew.
     """
     axes = tuple(range(a.rank))
-    if _as_rows(a) is None and a.rank <= 4:
+    if as_rows(a) is None and a.rank <= 4:
         for leading in itertools.permutations(axes[:-1]):
-            if _as_rows(_permuted(a, order := (*leading, axes[-1]))) is not None:
+            if as_rows(_permuted(a, order := (*leading, axes[-1]))) is not None:
                 return order
     return None
 
 
-def _as_rows(tensor: Tensor) -> tuple[DimLike, ...] | None:
+def as_rows(tensor: Tensor) -> tuple[DimLike, ...] | None:
     """The stride of a tensor's leading axes, seen as one; None if they do not lie so."""
     return reshape_strides(tensor.shape[:-1], tensor.strides[:-1], (product(tensor.shape[:-1]),))
 

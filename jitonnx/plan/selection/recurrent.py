@@ -22,7 +22,7 @@ from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.region import region_call
 from jitonnx.plan.selection import bfloats
-from jitonnx.plan.selection.products import gemm
+from jitonnx.plan.selection.products import as_rows, gemm
 from jitonnx.plan.selection.recurrent_weights import biases, input_matrix, packed_recurrence, zeros
 from jitonnx.plan.tensor import Tensor, row_major
 
@@ -120,12 +120,14 @@ def _input_products(
     planner.bind(bias_value, bias)
     expr = e.operand(0, x.dtype) + e.operand(1, x.dtype)
     inner = Group(group.position, statement_of(group), expr=expr, operands=[bias_value], output=products)
-    gates = planner.temporary(products.shape, x.dtype)
+    gates, given = planner.temporary(products.shape, x.dtype), planner.unit_inner(x)
+    if as_rows(given) is None:  # the steps of a sequence, one after the other: each step would read the weights anew
+        given = planner.copy(given, (0, 1, 2), "its steps and sequences lie in another order than those of the gates")
     if planner.rounds_products and x.dtype is DType.FLOAT and matrix.constant is not None:
-        bfloats.product(planner, inner, planner.unit_inner(x), matrix, gates)
+        bfloats.product(planner, inner, given, matrix, gates)
     else:
         wanted = None if rows is None else planner.dense(rows)
-        gemm(planner, inner, planner.unit_inner(x), matrix, gates, wanted=wanted)
+        gemm(planner, inner, given, matrix, gates, wanted=wanted)
     return gates
 
 
