@@ -67,7 +67,7 @@ def _multiply_together(planner: Planner, target: Target) -> None:
     plan = planner.plan
     plan.calls = in_bands(plan.calls, target)
     share_kernels(plan.calls, planner.constant)
-    ask_ahead(plan.calls)
+    ask_ahead(plan.calls, target)
 
 
 def _view(planner: Planner, statement: Statement) -> None:

@@ -394,7 +394,8 @@ class _Tile:
         """The weights of a tile, and its share of those that follow."""
         sizes, spec, code = self.sizes, self.spec, self.code
         tiles_across = (sizes.out_columns + (spec.pixels - 1)) / code.integer(spec.pixels)
-        tile = t / code.integer(spec.tile_rows) * tiles_across + left / code.integer(spec.pixels)
+        row = remainder(t, sizes.row_block) if spec.near and not spec.paced else t  # else there is one block of rows
+        tile = row / code.integer(spec.tile_rows) * tiles_across + left / code.integer(spec.pixels)
         products = sizes.total_depth * sizes.row_taps * sizes.column_taps
         return _Weights(panel, panel.at(products * (spec.block + tile * sizes.ahead)), spec.block, sizes.ahead)
 

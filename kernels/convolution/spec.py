@@ -269,6 +269,7 @@ class DirectSpec(KernelSpec):
         row_pitch, parts = block_pitch * blocks, self.phases[0] * output_blocks
         row_block = self._row_block(problem, problem.images * groups * parts, rows, row_pitch)
         row_blocks = -(-rows.outputs // row_block) if columns.outputs else 0
+        asks = row_blocks == 1 or (self.near > 0 and not self.paced and row_blocks > 1)
         chunk = self._chunk(problem, parts, row_block, channels)
         chunks = -(-parts // chunk)
         stage = -(-self._slots(problem, rows, row_block) * row_pitch // CHANNEL_BLOCK) * CHANNEL_BLOCK
@@ -302,7 +303,7 @@ class DirectSpec(KernelSpec):
             "places": places,
             "listed": listed,
             "listed_inputs": listed_inputs,
-            "ahead": self._ahead(rows.outputs, columns.outputs) if row_blocks == 1 else 0,
+            "ahead": self._ahead(row_block, columns.outputs) if asks else 0,
             "tasks": problem.images * groups * row_blocks * chunks,
             "scratch_bytes": 4 * places + 8 * inputs,
         }
@@ -328,12 +329,14 @@ class DirectSpec(KernelSpec):
         return (columns.lowest + columns.reach - 1) // columns.stride + columns.outputs + self.pixels - 2
 
     def _ahead(self, rows: int, columns: int) -> int:
-        """`DirectSizes.ahead`: the few tiles of a small image share out the next weights among them. A model's weights
-        seldom stay in a near cache from run to run, and a CPU foresees what is read within a page of 4 KiB only."""
+        """`DirectSizes.ahead`: the few tiles of a small image, or of a task's rows where cores wait for their
+        third-level cache, share out the next weights among them. A model's weights seldom stay in a near cache from run
+        to run, and a CPU foresees what is read within a page of 4 KiB only."""
         tiles = -(-rows // self.tile_rows) * -(-columns // self.pixels)
         if self.paced:
             return -(-self.block // larger(tiles, 1))
-        return self.block // tiles if self.asks_ahead and tiles <= _SHARING_TILES else 0
+        most = 2 * _SHARING_TILES if self.near else _SHARING_TILES
+        return self.block // tiles if self.asks_ahead and tiles <= most else 0
 
     def _staged(self, width: int) -> tuple[int, int]:
         """(rows, columns) of each phase that are collected before they are written as planes: whole tiles, in half of a
