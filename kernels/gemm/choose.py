@@ -118,7 +118,7 @@ def stored_type(b: np.ndarray, m: int) -> str:
     return "float16" if exact else ""
 
 
-def tile_cost(rows: int, vectors: float, target: Target) -> float:
+def tile_cost(rows: int, vectors: float, target: Target, far: bool = False) -> float:
     """What one step of k costs a tile, in FMAs of a full vector: whichever binds of
 
     - the FMAs, rows * vectors;
@@ -130,12 +130,15 @@ def tile_cost(rows: int, vectors: float, target: Target) -> float:
 
     Where b is asked for besides, loads and prefetches share two ports, and each costs about half of one of the two FMAs
     a cycle: tiles of two vectors reached 0.83 of the FMA limit where 8 x 3, 9 x 3 and 6 x 4 had 0.90 (Intel's servers).
+    There, tiles of few rows and many vectors wait longer for a panel that does not stay in the first-level cache
+    (`far`): 50 x 64 x 256 takes 0.84 of the time with 10 x 2 instead of 6 x 4 and 2 x 4, 64 x 512 x 2048 0.88 with 8 x
+    3 instead of 6 x 4 and 4 x 4, 10 x 512 x 2048 0.74 with 10 x 2 instead of 5 x 4.
     """
     core = target.core
     if core.waits_for_l3:
         asked = vectors * target.vector_bytes / _LINE_BYTES + (2 if target.vector_registers >= 32 else 1)
         loads = (rows + vectors + asked) * core.fmas / core.loads  # a, b; lines of b, of the next panel and rows of a
-        return max(rows * vectors, 8, 2.7 * vectors) + 0.55 * loads
+        return max(rows * vectors, 8, 1.5 * vectors**2 if far else 2.7 * vectors) + 0.55 * loads
     return max(rows * vectors, rows + vectors, 8, 3.2 * vectors) + 0.15 * vectors + 0.02 * rows
 
 
@@ -175,10 +178,13 @@ def _halves(size: int) -> tuple[int, ...]:
 
 def _cost(rows: _Cover, columns: _Cover, parts: int, k: int | None, code_penalty: float, target: Target) -> float:
     """The cost of one step of k over all tiles, with a part of what each tile costs once."""
+    panel_bytes = (k or _ASSUMED_K) * columns.sizes[0] * target.vector_bytes // parts
+    # A single row waits for nothing but b, however wide the panel.
+    far = rows.sizes[0] > 1 and target.vector_registers >= 32 and panel_bytes > target.l1_bytes // 2
     cost = sum(
         row_count
         * column_count
-        * (tile_cost(row, column / parts, target) + _start_cost(row, column / parts) / (k or _ASSUMED_K))
+        * (tile_cost(row, column / parts, target, far) + _start_cost(row, column / parts) / (k or _ASSUMED_K))
         for row, row_count in zip(*rows, strict=True)
         for column, column_count in zip(*columns, strict=True)
     )
