@@ -36,11 +36,11 @@ class StoppedError(RuntimeError):
 class Job(Generic[_T]):
     """One thing to be made. `make(stop)` is called on the background thread and should look at the event now and then.
 
-    Made by `BackgroundExecutor.submit`.
+    Made by `BackgroundExecutor.submit`. always: whether it is done, too, if it was called off before it began.
     """
 
-    def __init__(self, make: Callable[[threading.Event], _T]) -> None:
-        self._make = make
+    def __init__(self, make: Callable[[threading.Event], _T], always: bool = False) -> None:
+        self._make, self._always = make, always
         self._outcome: tuple[_T | None, BaseException | None] | None
         self._ended: threading.Event
         self.stop: threading.Event
@@ -79,7 +79,7 @@ class Job(Generic[_T]):
         """Do the job, on the background thread."""
         with forks.critical:
             try:
-                if self.stop.is_set():
+                if self.stop.is_set() and not self._always:
                     raise StoppedError("it was called off")
                 self._outcome = self._make(self.stop), None
             except BaseException as error:  # whoever asks for what was to be made meets it
@@ -117,9 +117,9 @@ class BackgroundExecutor:
         self._jobs: weakref.WeakSet[Job] = weakref.WeakSet()
         self._closed = False
 
-    def submit(self, make: Callable[[threading.Event], _T]) -> Job[_T]:
-        """A job that is done after those submitted before it, of all sessions."""
-        job = Job(make)
+    def submit(self, make: Callable[[threading.Event], _T], always: bool = False) -> Job[_T]:
+        """A job that is done after those submitted before it, of all sessions. always: see `Job`."""
+        job = Job(make, always)
         with self._lock:
             self._jobs.add(job)
             closed = self._closed

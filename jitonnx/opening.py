@@ -349,7 +349,7 @@ class OpenedModel:
             from jitonnx.saved.saving import model_info
 
             info, examples = model_info(self.description), tuple(self._examples)
-            executor.submit(model_cache.caching(engine, cache_key, info, self._options, examples))
+            executor.submit(model_cache.caching(engine, cache_key, info, self._options, examples), always=True)
 
     def _keep_variants(self) -> None:
         """Have what is kept of the model written anew whenever there is a plan for other sizes."""

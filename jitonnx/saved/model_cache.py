@@ -192,8 +192,8 @@ def caching(
     engine is kept for, each for one of these at least.
 
     What cannot be written, or is not in the cache any more when it comes to that, is not kept, and the log says so. A
-    job that has begun goes on to its end, as most processes that end soon were started for a single run: it takes a few
-    tenths of a second, and who ends the interpreter waits for it (`background.EXIT_SECONDS`).
+    job goes on to its end, and is begun if the process ends before: most that end soon were started for a single run.
+    It takes a few tenths of a second, and who ends the interpreter waits for it (`jobs.EXIT_SECONDS`).
     """
     made = weakref.ref(engine)
 

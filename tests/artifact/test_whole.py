@@ -2,6 +2,8 @@
 
 import os
 import pickle
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -63,6 +65,13 @@ def wait_for(folder: Path, ready: Callable[[list[Path]], Any] = bool) -> list[Pa
 def is_cached(session: InferenceSession) -> bool:
     """Whether the session was opened from the kernel cache and has not loaded the model since."""
     return session._model.opened_as is not None
+
+
+def test_a_process_that_ends_at_once_keeps_the_model(model: Path) -> None:
+    """Its background thread, which has not come to the job yet, does so while the interpreter ends."""
+    script = "import sys, jitonnx\nsys.setswitchinterval(5)\nsession = jitonnx.InferenceSession(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", script, str(model)], check=True, timeout=60)
+    assert len(kept(model.parent)) == 1
 
 
 @pytest.fixture
