@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from jitonnx.computation import computations as c
 from jitonnx.computation.lowering import Statement
-from jitonnx.ir.dims import DimLike, integers, known
+from jitonnx.ir.dims import DimLike, integers, known, not_negative, usual
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.kernels.arguments import by_name
@@ -142,7 +142,7 @@ def _is_for_planes(planner: Planner, group: Group, statement: Statement) -> bool
 def _steps_forwards(image: Tensor) -> bool:
     """Whether all steps between pixels, rows and planes are known and forwards, as the kernel's windows need it."""
     steps = [stride for stride, dim in zip(image.strides, image.shape, strict=True) if dim != 1]
-    return all(isinstance(step, int) and step > 0 for step in steps)
+    return all(step != 0 and not_negative(step) for step in steps)
 
 
 _VECTOR_COST = 8
@@ -167,20 +167,22 @@ class _Window:
 
     @classmethod
     def of(cls, computation: c.Pool, x: Tensor, y: Value) -> _Window | None:
-        """None where the kernel for planes does not do it, or only a run tells the sizes."""
-        dims = [*x.shape[1:], *y.shape[2:], *computation.pads_before, *computation.pads_after]
-        strides = pair(computation.strides, 1)
-        if not known(dims) or strides[1] not in PLANE_STRIDES or any(d != 1 for d in computation.dilations):
+        """None where the kernel for planes does not do it. Sizes that only a run tells are taken for usual ones."""
+        strides, kernel = pair(computation.strides, 1), pair(computation.kernel, 1)
+        pads = (computation.pads_before, computation.pads_after)
+        if not known(pads[0]) or strides[1] not in PLANE_STRIDES or any(d != 1 for d in computation.dilations):
             return None
-        size, out = pair(integers(x.shape[2:]), 1), pair(integers(y.shape[2:]), 1)
-        kernel, before = pair(computation.kernel, 1), pair(integers(computation.pads_before), 0)
-        axes = list(zip(size, out, kernel, strides, before, strict=True))
-        if any(b >= k or (o - 1) * s - b >= n for n, o, k, s, b in axes):
-            return None  # a window has no tap within x
+        if any(isinstance(a, int) and a >= k for after in pads for a, k in zip(after, computation.kernel, strict=True)):
+            return None  # a window may have no tap within x
+        sizes = [*x.shape[2:], *y.shape[2:]]
+        size, out = (pair([usual(dim) for dim in shape], 1) for shape in (x.shape[2:], y.shape[2:]))
+        axes = list(zip(size, out, kernel, strides, pair(integers(pads[0]), 0), strict=True))
+        if known(sizes) and any((o - 1) * s - b >= n for n, o, _, s, b in axes):
+            return None  # the last one has none
         padded = any(b > 0 or (o - 1) * s + k > n for n, o, k, s, b in axes)
         together = choose_planes(computation.kind, kernel, strides).rows
         read = (kernel[0] + together - 1) / together * kernel[1]
-        return cls(integers([x.shape[1]])[0], size, out, kernel[0] * kernel[1], read, padded)
+        return cls(usual(x.shape[1]), size, out, kernel[0] * kernel[1], read, padded)
 
     @property
     def inputs(self) -> int:
