@@ -363,7 +363,7 @@ class Schedule:
         """Do the steps. begun: what is known behind the first steps, and how many of them are done."""
         values, bound, first = begun or (dict(zip(self.inputs, inputs, strict=True)), dict(sizes), 0)
         try:
-            for given in self._given:
+            for given in self._given if begun is None else ():  # else they are bound, and may be let go by now
                 given(values[given.value], bound)
             self._do(values, bound, times, first)
         except AssumptionError as error:
