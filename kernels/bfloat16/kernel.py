@@ -53,7 +53,8 @@ class _Bfloat(TiledKernel):
         return type(self)(code, self._bfloat, self.epilogue)
 
     def copying(self) -> Copying:
-        return Copying(self.code, self.size, self.x, self.code.number(types.uint16, 0, self.spec.step), _rounded)
+        outside = self.code.number(types.uint16, 0, self.spec.step)
+        return Copying(self.code, self.size, self.x, outside, _rounded, self.spec.planes)
 
 
 class _Matrices(_Bfloat):

@@ -70,6 +70,8 @@ class TiledSpec(KernelSpec):
     call alone."""
     once: bool = False
     """There is one block of rows: what is asked for is what follows shortly."""
+    planes: int = 0
+    """"unfolded": so many channels of x lie in planes of pixels, x_pixel apart; 0: x is channels-last."""
     high: int = 2
     """Tiles of rows in a block: 2, or 4 with panels of one tile of columns: "padded" where that makes one block of all
     rows, and w comes from beyond the second-level cache. It is then read into tiles once, as it comes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from jitonnx.kernels.language.code import Code, Pointer, larger, remainder, smaller
+from jitonnx.kernels.language.code import Code, Pointer, larger, remainder, shuffled, smaller
 from jitonnx.kernels.language.trace import Traced
 from jitonnx.kernels.parts.layouts import LINE, TILE
 from jitonnx.kernels.parts.tiled_products import TiledSizes, padded_width, pieces
@@ -17,6 +17,7 @@ class Copying:
 
     outside: what pixels outside of an image are, a vector of a cache line: a step of elements as products take them.
     take: a step of x from a place on, as such elements; if there is a third argument, as many, and others behind them.
+    planes: see `TiledSpec`.
     """
 
     def __init__(
@@ -26,8 +27,10 @@ class Copying:
         x: Pointer,
         outside: Traced,
         take: Callable[..., Traced],
+        planes: int = 0,
     ) -> None:
         self._code, self._size, self._x, self._outside, self._take = code, size, x, outside, take
+        self._planes = planes
         self._element, self._step = outside.element, outside.lanes
         self._bytes = LINE // outside.lanes
 
@@ -68,27 +71,51 @@ class Copying:
         Rows are line_bytes apart in scratch memory, pixels pitch bytes."""
         code, size = self._code, self._size
         across = padded_width(size)
-        deep = (size.channels + (self._step - 1)) / self._step * self._step
         source = self._x.at(image * size.x_image)
         begin = smaller(size.pad_left, across)
         inner = larger(smaller(size.width, across - begin), 0)
-        together = size.x_pixel.equals(size.channels) & pitch.equals(size.channels * self._bytes)
         with code.loop(count) as r:
             row, into = first + r, scratch.at(r * line_bytes)
             with code.either((row >= 0) & (row < size.height)) as (inside, outside):
                 with inside:
                     line = source.at(row * size.x_row)
                     self._fill(into, begin * pitch / self._bytes)
-                    with code.either(together) as (in_one, apart):
-                        with in_one:
-                            self._run(into.at(begin * pitch), line, inner * size.channels)
-                        with apart, code.loop(inner) as column:
-                            there = into.at((begin + column) * pitch)
-                            self._fill(there.at((deep - self._step) * self._bytes), code.integer(self._step))
-                            self._run(there, line.at(column * size.x_pixel), size.channels)
+                    self._write_line(into.at(begin * pitch), line, inner, pitch)
                     self._fill(into.at((begin + inner) * pitch), (across - begin - inner) * pitch / self._bytes)
                 with outside:
                     self._fill(into, across * pitch / self._bytes)
+
+    def _write_line(self, into: Pointer, line: Pointer, count: Traced, pitch: Traced) -> None:
+        """`count` pixels of a row of an image; more may be written behind them."""
+        code, size = self._code, self._size
+        if self._planes:
+            self._interleave(into.to(self._element), line, count)
+            return
+        deep = (size.channels + (self._step - 1)) / self._step * self._step
+        together = size.x_pixel.equals(size.channels) & pitch.equals(size.channels * self._bytes)
+        with code.either(together) as (in_one, apart):
+            with in_one:
+                self._run(into, line, count * size.channels)
+            with apart, code.loop(count) as column:
+                there = into.at(column * pitch)
+                self._fill(there.at((deep - self._step) * self._bytes), code.integer(self._step))
+                self._run(there, line.at(column * size.x_pixel), size.channels)
+
+    def _interleave(self, into: Pointer, line: Pointer, count: Traced) -> None:
+        """`count` pixels out of a line of each plane."""
+        code, step, planes = self._code, self._step, self._planes
+        with code.loop(count, step=step) as at:
+            vectors = [self._take(line.at(self._size.x_pixel * plane), at, count - at) for plane in range(planes)]
+            for part in range(planes):
+                places = [divmod(part * step + lane, planes) for lane in range(step)]
+                mixed = vectors[0]
+                for plane, vector in enumerate(vectors):
+                    # Lanes of this plane and, from the second on, those before it, which are in their places.
+                    order = [
+                        pixel + step * (plane > 0) if own == plane else lane for lane, (pixel, own) in enumerate(places)
+                    ]
+                    mixed = shuffled(mixed, vector, order)
+                into.store(at * planes + part * step, mixed)
 
     def unfolded(
         self, scratch: Pointer, lines: Pointer, row: Traced, column: Traced, count: Traced, depth: Traced

@@ -22,7 +22,7 @@ from jitonnx.target import host
 from tests.kernels.harness import Compiled, assembly
 from tests.kernels.layouts import row_product, window_product
 from tests.kernels.windows import convolved
-from tests.targets import named, needs_bfloat16_products
+from tests.targets import named, needs_bfloat16_products, needs_bfloat16_tiles
 
 PRODUCTS = host().bfloat16_products
 
@@ -183,6 +183,36 @@ def test_convolutions(x_type: str, way: str, gap: int) -> None:
             widened(x[..., :channels]), w.reshape(outputs, *kernel, channels), strides, dilations, pads, out
         )
         np.testing.assert_array_equal(y, expected.reshape(-1, outputs))
+
+
+@needs_bfloat16_tiles
+@pytest.mark.parametrize("x_type", ["float32", "bfloat16"])
+@pytest.mark.parametrize("channels", [2, 3, 4])
+def test_images_in_planes(x_type: str, channels: int) -> None:
+    for images, height, width, gap, kernel, strides, pads in [
+        (2, 9, 40, 0, (3, 3), (1, 1), (1, 1)),
+        (1, 37, 70, 3, (7, 7), (2, 2), (3, 3)),
+        (1, 5, 5, 1, (2, 3), (1, 2), (0, 0)),
+        (1, 4, 3, 0, (5, 5), (1, 1), (2, 2)),
+    ]:
+        out = tuple((n + 2 * p - k) // s + 1 for n, p, k, s in zip((height, width), pads, kernel, strides, strict=True))
+        random = np.random.default_rng(channels)
+        x = rounded(random.integers(-4, 5, (images, channels, height, width + gap)).astype(np.float32))
+        w = random.integers(-4, 5, (40, kernel[0] * kernel[1], channels)).astype(np.float32)
+        spec = choose(PRODUCTS, "unfolded", 40, (*kernel, channels), out[0] * out[1] * images, x_type, "float32")
+        spec = replace(spec, planes=channels)
+        row = width + gap
+        given = window_product(
+            (images, height, width, channels),
+            (*out, 40),
+            (kernel, strides, (1, 1), pads),
+            (channels * height * row, row, height * row),
+            41,
+        )
+        y = run(spec, x, w, given, pieces=2)
+        pixels = widened(x[..., :width]).transpose(0, 2, 3, 1)
+        expected = convolved(pixels, w.reshape(40, *kernel, channels), strides, (1, 1), pads, out)
+        np.testing.assert_array_equal(y, expected.reshape(-1, 40))
 
 
 @needs_bfloat16_products

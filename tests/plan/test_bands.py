@@ -13,7 +13,7 @@ from jitonnx.interpreter import evaluate
 from jitonnx.ir.dims import evaluate as evaluated
 from jitonnx.kernels.convolution.spec import DepthwiseSpec
 from jitonnx.model import load
-from jitonnx.plan import bands, make
+from jitonnx.plan import bands
 from jitonnx.plan.calls import KernelCall
 from jitonnx.target import Target
 from tests.session.models import model, node, tensor
@@ -70,14 +70,15 @@ def expansion(
 def small_caches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Cores that wait for the third-level cache, with 384 KB of the second level; how many bands there are, by plan."""
     found: list[int] = []
+    cut = bands.in_bands
 
     def in_bands(calls: list[KernelCall], target: Target) -> list[KernelCall]:
         core = named("sapphirerapids").core
-        result = bands.in_bands(calls, replace(target, core=core, l2_bytes=384 << 10))
+        result = cut(calls, replace(target, core=core, l2_bytes=384 << 10))
         found.append(sum(isinstance(call.spec, DepthwiseSpec) for call in result))
         return result
 
-    monkeypatch.setattr(make, "in_bands", in_bands)
+    monkeypatch.setattr(bands, "in_bands", in_bands)
     return found
 
 
@@ -121,7 +122,7 @@ def test_bands_change_nothing(
     results = [run(data, x, count)[0] for count in (1, 2, 8)]
     assert small_caches[-1] > 1
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(make, "in_bands", lambda calls, target: calls)
+        patch.setattr(bands, "in_bands", lambda calls, target: calls)
         results.append(run(data, x)[0])
     for result in results[1:]:
         np.testing.assert_array_equal(result, results[0])
@@ -179,7 +180,7 @@ def test_open_heights_and_widths(names: tuple[Any, Any], attributes: dict[str, A
     cut = [jitonnx.InferenceSession(data, threads(count)) for count in (1, 3)]
     assert small_caches[-1] == 16
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(make, "in_bands", lambda calls, target: calls)
+        patch.setattr(bands, "in_bands", lambda calls, target: calls)
         whole = jitonnx.InferenceSession(data)
     for size in [(9, 9), (93, 56), (300, 41), (64, 64), (17, 3000), (1000, 12), (40, 640), (5, 7), (131, 200)]:
         height, width = (name if isinstance(name, int) else own for name, own in zip(names, size, strict=True))

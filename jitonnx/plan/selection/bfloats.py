@@ -25,7 +25,7 @@ from jitonnx.plan.selection.windows import (
     rows_as_windows,
     window_sizes,
 )
-from jitonnx.plan.tensor import Tensor, apart, channels_last_order, pair
+from jitonnx.plan.tensor import Tensor, apart, channels_last_order, in_planes, pair
 
 if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
@@ -57,7 +57,7 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
     computation = statement.computation
     assert isinstance(computation, c.BfloatConvolution)
     assert image is not None and kernel is not None and group.output is not None
-    x, weights = planner.channels_last(image), planner.tensor(kernel)
+    x, weights = planner.tensor(image), planner.tensor(kernel)
     rank = x.rank
     pixels = (0, *range(2, rank))
     y, _ = place_rows(planner, group.output, channels_last_order(rank), pixels)
@@ -66,7 +66,12 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
     taps, strides, dilations = (
         pair(integers(values)) for values in (weights.shape[2:], computation.strides, computation.dilations)
     )
+    planes = _planes(planner, x, taps, dilations)
+    if not planes:
+        x = planner.channels_last(image)
     given = window_sizes(x, y, taps, computation)
+    if planes:
+        given["x_pixel"] = x.strides[1]
     nothing_padded = not any((*computation.pads_before, *computation.pads_after))
     as_they_lie = taps == (1, 1) and strides == (1, 1) and nothing_padded
     x_row = apart(x, pixels) if as_they_lie else None
@@ -85,7 +90,21 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
     )
     label = f"convolution {'x'.join(map(str, weights.shape[2:]))} {x.shape[1]}->{y.shape[1]}"
     together = rows_together([y.shape[axis] for axis in pixels], way, taps, dilations)
-    _call(planner, group, x, by_tap, y, pixels, way, together, given, label)
+    _call(planner, group, x, by_tap, y, pixels, way, together, given, label, planes)
+
+
+def _planes(planner: Planner, x: Tensor, taps: Sequence[int], dilations: Sequence[int]) -> int:
+    """How many planes an image of few channels lies in, if the kernel takes the taps of pixels out of these; else 0."""
+    if planner.target.bfloat16_products != "tiles" or x.rank != 4 or x.dtype is not DType.FLOAT or not in_planes(x):
+        return 0
+    channels = concrete(x.shape[1])
+    if channels is None or not 1 < channels <= _FEW_PLANES:
+        return 0
+    return channels if way_of_windows(channels, 1, taps, (1, 1), dilations, STEP) == "unfolded" else 0
+
+
+_FEW_PLANES = 4
+"""Planes whose pixels are put side by side as they are rounded, by some shuffles; of more, a copy is made."""
 
 
 def _call(
@@ -99,9 +118,10 @@ def _call(
     together: int | None,
     given: dict[str, DimLike],
     label: str,
+    planes: int = 0,
 ) -> None:
     """The kernel's call. `weights` [outputs, taps..., channels]; `rows`: the axes of y that are rows of the product;
-    `together`: how many are multiplied with all columns at once."""
+    `together`: how many are multiplied with all columns at once; `planes`: of x, if it is not channels-last."""
     columns, *deep = integers(weights.shape)
     channels = deep[-1]
     products = planner.target.bfloat16_products
@@ -114,6 +134,7 @@ def _call(
         "bfloat16" if x.dtype is DType.BFLOAT16 else "float32",
         "bfloat16" if y.dtype is DType.BFLOAT16 else "float32",
     )
+    spec = replace(spec, planes=planes)
     packed = planner.packed(weights, lambda w: spec.pack(w.reshape(columns, -1, channels)), spec.packing)
     y_row = apart(y, rows)
     assert y_row is not None, "Bug: the rows of a dense result are not evenly spaced"
