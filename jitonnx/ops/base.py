@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -120,17 +120,24 @@ def widen(array: np.ndarray | None) -> Any:
     return array
 
 
-def lower_halves(lower: Callable[..., Any]) -> Callable[..., Any]:
+def lower_halves(
+    lower: Callable[..., Any], keeps: Callable[..., Collection[int]] = lambda *inputs: ()
+) -> Callable[..., Any]:
     """Decorates a `lower` whose computations do not exist for half precision: it is computed in float32.
 
-    Operands of half precision are converted, results rounded to the types of the node's outputs.
+    Operands of half precision are converted, results rounded to the types of the node's outputs. keeps(self, to,
+    *inputs): the numbers of inputs that are left as they are.
     """
 
     @functools.wraps(lower)
     def wrapper(self: Operator, to: Lowering, *inputs: Value | None) -> Any:
         if inputs[0] is None or inputs[0].dtype not in HALVES:
             return lower(self, to, *inputs)
-        wide = [to.cast(x, DType.FLOAT) if x is not None and x.dtype in HALVES else x for x in inputs]
+        kept = keeps(self, to, *inputs)
+        wide = [
+            to.cast(x, DType.FLOAT) if x is not None and x.dtype in HALVES and number not in kept else x
+            for number, x in enumerate(inputs)
+        ]
         with to.computed_in(lambda dtype: DType.FLOAT if dtype in HALVES else dtype):
             results: Sequence[Value] = as_tuple(lower(self, to, *wide))
         return [to.cast(result, type.dtype or result.dtype) for result, type in zip(results, to.types, strict=False)]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import jitonnx
 from bench.decoder import SIZES, Generator, decoder
@@ -135,3 +135,100 @@ def test_tensor_scatter_writes_a_cache_in_place() -> None:
     expected = np.zeros(shapes[0], np.float32)
     expected[0, :, 1:3] = expected[1, :, 6:8] = 1
     np.testing.assert_array_equal(cache.numpy(), expected)
+
+
+def _logits(module: Any, model: bytes, element: int, tokens: list[int], steps: int) -> list[np.ndarray]:
+    """The logits of each step of a model whose past grows by one: behind `tokens`, then behind the greatest logits'."""
+    session = module.InferenceSession(model, providers=["CPUExecutionProvider"])
+    key = value = np.zeros((1, 2, 0, 16), helper.tensor_dtype_to_np_dtype(element))
+    found: list[np.ndarray] = []
+    for step in range(steps):
+        token = tokens[step] if step < len(tokens) else int(found[-1].argmax())
+        feeds = {"ids": np.array([[token]]), "past_key": key, "past_value": value}
+        logits, key, value = session.run(["logits", "key", "value"], feeds)
+        found.append(logits.ravel().astype(np.float32))
+    return found
+
+
+def _small_decoder(element: int) -> bytes:
+    """One layer of ONNX's Attention with past and present, to logits."""
+    random, dtype, make = np.random.default_rng(5), helper.tensor_dtype_to_np_dtype(element), helper.make_node
+    shapes = {"table": (64, 64), "q": (64, 64), "k": (64, 32), "v": (64, 32), "out": (64, 64), "head": (64, 64)}
+    weights = [
+        numpy_helper.from_array((random.standard_normal(s) * (1 if n == "table" else 0.25)).astype(dtype), f"w_{n}")
+        for n, s in shapes.items()
+    ]
+    nodes = [make("Gather", ["w_table", "ids"], ["x"])]
+    nodes += [make("MatMul", ["x", f"w_{name}"], [name]) for name in "qkv"]
+    names = ["q", "k", "v", "", "past_key", "past_value"]
+    nodes += [make("Attention", names, ["y", "key", "value"], q_num_heads=4, kv_num_heads=2, is_causal=1)]
+    nodes += [make("MatMul", ["y", "w_out"], ["z"]), make("Add", ["x", "z"], ["s"])]
+    nodes += [make("MatMul", ["s", "w_head"], ["logits"])]
+    value = helper.make_tensor_value_info
+    inputs = [value("ids", TensorProto.INT64, [1, 1])]
+    inputs += [value(name, element, [1, 2, "past", 16]) for name in ("past_key", "past_value")]
+    outputs = [value("logits", element, [1, 1, 64])]
+    outputs += [value(name, element, [1, 2, "total", 16]) for name in ("key", "value")]
+    graph = helper.make_graph(nodes, "decoder", inputs, outputs, weights)
+    imports = [helper.make_opsetid("", 23)]
+    return helper.make_model(graph, opset_imports=imports, ir_version=11).SerializeToString()
+
+
+def test_greedy_tokens_of_attention_with_a_past_are_those_of_onnxruntime() -> None:
+    model = _small_decoder(TensorProto.FLOAT)
+    ours, theirs = (_logits(module, model, TensorProto.FLOAT, [3], 200) for module in (jitonnx, onnxruntime))
+    tokens = [int(logits.argmax()) for logits in ours]
+    assert len(set(tokens)) > 10
+    assert tokens == [int(logits.argmax()) for logits in theirs]
+
+
+def test_tokens_behind_a_past_of_float16_are_those_of_onnxruntime() -> None:
+    """They are the same wherever two numbers of float16 apart tell which is the greatest. Both engines are given
+    onnxruntime's tokens: each rounds in other places, so that nearer logits may change places."""
+    model, kind = _small_decoder(TensorProto.FLOAT16), TensorProto.FLOAT16
+    theirs = _logits(onnxruntime, model, kind, [3], 200)
+    ours = _logits(jitonnx, model, kind, [3, *(int(logits.argmax()) for logits in theirs)], 200)
+    told = 0
+    for one, other in zip(ours, theirs, strict=True):
+        second, first = np.sort(other)[-2:]
+        step = float(np.spacing(np.float16(np.abs(other).max())))
+        np.testing.assert_allclose(one, other, rtol=0, atol=4 * step)
+        if first - second > 2 * step:
+            told += 1
+            assert one.argmax() == other.argmax()
+    assert told > 150
+
+
+@pytest.mark.parametrize("element", [TensorProto.FLOAT16, TensorProto.BFLOAT16])
+def test_scattered_caches_of_half_precision_are_read_as_they_lie(element: int) -> None:
+    """Attention-24 over caches that TensorScatter writes in place: the float32 of the same numbers, rounded."""
+    shape, rows, capacity = [1, 2, 1, 32], 6, 24
+    results = {}
+    for kind in (TensorProto.FLOAT, element):
+        value, make, dtype = helper.make_tensor_value_info, helper.make_node, helper.tensor_dtype_to_np_dtype(kind)
+        inputs = [value(name, kind, shape) for name in ("q", "k", "v")]
+        inputs += [value(name, kind, [1, 2, capacity, 32]) for name in ("keys", "values")]
+        inputs += [value(name, TensorProto.INT64, [1]) for name in ("at", "count")]
+        nodes = [
+            make("TensorScatter", [name, new, "at"], [f"new_{name}"], axis=2)
+            for name, new in (("keys", "k"), ("values", "v"))
+        ]
+        nodes += [make("Attention", ["q", "new_keys", "new_values", "", "", "", "count"], ["y"])]
+        outputs = [value("y", kind, shape)]
+        outputs += [value(name, kind, [1, 2, capacity, 32]) for name in ("new_keys", "new_values")]
+        graph = helper.make_graph(nodes, "caches", inputs, outputs)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)], ir_version=11)
+        session = jitonnx.InferenceSession(model.SerializeToString())
+        labels = {call.label: call for code in session.engine.codes for call in code.plan.calls}
+        (call,) = [call for label, call in labels.items() if label.startswith("attention")]
+        assert call.spec.stored == {1: "float32", 10: "float16", 16: "bfloat16"}[kind]
+        numbers = np.random.default_rng(0).standard_normal((rows, 3, *shape))
+        numbers = numbers.astype(helper.tensor_dtype_to_np_dtype(element)).astype(dtype)
+        caches, found = [np.zeros((1, 2, capacity, 32), dtype) for _ in range(2)], []
+        for row, (q, k, v) in enumerate(numbers):
+            feeds = {"q": q, "k": k, "v": v, "keys": caches[0], "values": caches[1]}
+            y, *caches = session.run(None, feeds | {"at": np.array([row]), "count": np.array([row + 1])})
+            found.append(y.astype(np.float32))
+        results[kind] = np.array(found)
+    step = 2.0**-10 if element == TensorProto.FLOAT16 else 2.0**-7
+    np.testing.assert_allclose(results[element], results[TensorProto.FLOAT], rtol=step, atol=step)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -170,7 +171,21 @@ class Attention(Operator):
 
     # ------------------------------------------------------------ lowering
 
-    @lower_halves
+    def _in_cache(self, to: Lowering) -> bool:
+        """Whether one kernel does all, which keeps the scores in cache: they are not given out, capped or rounded on
+        the way. For inputs of float32 or half precision."""
+        return to.wanted <= 3 and self.softcap <= 0 and self.softmax_precision in (None, DType.FLOAT)
+
+    def _caches(self, to: Lowering, *inputs: Value | None) -> tuple[int, ...]:
+        """Keys, values and their past where they are caches of half precision, which the kernel widens as it reads
+        them. What no earlier run left comes from products, as float32."""
+        _, k, v, _, past_key, past_value, lengths = (*inputs, *[None] * 4)[:7]
+        given = [value for value in (k, v, past_key, past_value) if value is not None]
+        is_cache = past_key is not None or lengths is not None
+        alike = given[0].dtype in HALVES and all(value.dtype is given[0].dtype for value in given)
+        return (1, 2, 4, 5) if is_cache and alike and self._in_cache(to) else ()
+
+    @functools.partial(lower_halves, keeps=_caches)
     def lower(
         self,
         to: Lowering,
@@ -183,9 +198,7 @@ class Attention(Operator):
         lengths: Value | None = None,
     ) -> tuple[Value, ...]:
         heads = self._heads(q.shape, k.shape, v.shape, None if past_key is None else past_key.shape)
-        precise = self.softmax_precision in (None, DType.FLOAT, q.dtype)
-        # Scores that are given out, capped or rounded on the way are not held by the kernel, which keeps them in cache.
-        whole = to.wanted <= 3 and self.softcap <= 0 and precise and q.dtype is DType.FLOAT
+        whole = self._in_cache(to) and q.dtype is DType.FLOAT
         queries, keys, values = (_lower_by_head(to, x, s) for x, s in ((q, heads.q), (k, heads.k), (v, heads.v)))
         if past_key is not None and past_value is not None:
             keys, values = to.concat([past_key, keys], 2), to.concat([past_value, values], 2)
@@ -199,7 +212,7 @@ class Attention(Operator):
         else:  # only a run tells by how much: the queries are divided instead
             root = e.unary("sqrt", e.cast(e.operand(1, DType.INT64), q.dtype))
             queries = to.map(e.operand(0, q.dtype) / root, queries, _dimension(to, maximum(heads.q[3], 1)))
-        weighted = to.cast(values, q.dtype)
+        weighted = values if keys.dtype in HALVES else to.cast(values, q.dtype)
         if whole:
             computation = c.Attention(scale, bool(self.is_causal) and plain, masked_rows_zero=True)
             operands = (queries, keys, weighted) if bias is None else (queries, keys, weighted, bias)
