@@ -162,15 +162,16 @@ def cpu_needed(name: str, features: str, vector_bytes: int, used: Iterable[str] 
     used: features that the code asks for by intrinsics.
 
     name, features: as LLVM has them ("+avx2,+fma"). What counts are the features that are listed, or, where there are
-    none, those that a CPU of the name has.
+    none, those that a CPU of the name has but for what is listed as left out ("-sse4a").
     """
     listed = [feature[1:] for feature in features.split(",") if feature.startswith("+")]
+    left_out = {feature[1:] for feature in features.split(",") if feature.startswith("-")}
     if this_machine()[0] != "x86_64":  # goes by the name, which LLVM has from the kind of core, and what it cannot tell
         listed = sorted({name for name in listed if name in _OF_AARCH64} | set(used))
     elif not listed and name not in _NAMED:
         raise ValueError(f"what a CPU {name!r} has is not known; choose one of: host, {', '.join(_NAMED)}")
     else:
-        listed = sorted((set(listed or _NAMED[name]) - _ON_REQUEST) | set(used))
+        listed = sorted((set(listed or _NAMED[name]) - _ON_REQUEST - left_out) | set(used))
     return CpuNeeded(*this_machine(), name, tuple(listed), vector_bytes)
 
 

@@ -9,7 +9,7 @@ from jitonnx.ops.onnx.quantization import DynamicQuantizeLinear
 from tests.kernels.harness import Compiled
 from tests.targets import named
 
-TARGETS = ("host", "haswell", "x86-64-v2")
+TARGETS = ("host", "znver4", "skylake-avx512", "haswell", "x86-64-v2")
 
 
 def run(x: np.ndarray, target: str, alone: bool, gap: int = 0) -> tuple[np.ndarray, ...]:

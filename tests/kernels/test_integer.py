@@ -37,7 +37,9 @@ AnySpec = IntegerSpec | IntegerTileSpec | DepthwiseIntegerSpec
 
 TARGETS = {
     "host": dataclasses.replace(host(), features=host().features.replace("+amx-int8", "-amx-int8")),
+    "znver4": named("znver4"),
     "cascadelake": named("cascadelake"),
+    "skylake-avx512": named("skylake-avx512"),
     "haswell": named("haswell"),
     "x86-64-v2": named("x86-64-v2"),
 }

@@ -12,7 +12,7 @@ from jitonnx.kernels.integer_matrices.spec import MatricesSpec, choose_matrices
 from tests.kernels.harness import Compiled, assembly
 from tests.targets import named
 
-TARGETS = ("host", "cascadelake", "haswell", "x86-64-v2")
+TARGETS = ("host", "znver4", "cascadelake", "skylake-avx512", "haswell", "x86-64-v2")
 SIZES = [
     (2, 7, 5, 9),
     (1, 1, 70, 45),

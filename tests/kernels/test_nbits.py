@@ -16,7 +16,9 @@ from jitonnx.target import host, of_any_architecture
 from tests.kernels.harness import Compiled, assembly
 from tests.targets import named
 
-TARGETS = {name: host() if name == "host" else named(name) for name in ("host", "cascadelake", "skylake-avx512")}
+TARGETS = {
+    name: host() if name == "host" else named(name) for name in ("host", "znver4", "cascadelake", "skylake-avx512")
+}
 TARGETS |= {name: named(name) for name in ("haswell", "alderlake", "x86-64-v2")}
 
 
@@ -148,7 +150,7 @@ def test_same_bits_on_all_cpus_with_dot_products() -> None:
     a, q, s = example(4, 32, 1, 64, 256)
     zeros = np.zeros(s.shape, np.uint8)
     results = []
-    for target in ("host", "cascadelake"):
+    for target in ("host", "znver4", "cascadelake"):
         spec = choose(4, 32, "", TARGETS[target])
         if spec.multiply == "dot":
             results.append(multiplied(spec, target, a, q, s, zeros))
