@@ -722,6 +722,19 @@ def test_tiles_of_small_images_ask_for_the_next_weights() -> None:
     assert paced(7, "haswell") and not paced(28, "haswell") and not paced(7, "x86-64-v4") and not paced(7, "znver3")
 
 
+def test_rows_end_with_narrower_tiles_where_those_save_sums() -> None:
+    def rest(width: int, target: str) -> int:
+        spec = choose_convolution((3, 3), (2, 2), (1, 1), 1, 128, 128, (width, width), named(target))
+        assert isinstance(spec, DirectSpec)
+        return spec.rest
+
+    assert (rest(28, "haswell"), rest(14, "haswell"), rest(12, "haswell"), rest(28, "x86-64-v4")) == (4, 4, 0, 0)
+    for width in (28, 14):
+        case = Case((2 * width, 2 * width), 16, 24, strides=(2, 2))
+        spec = choose_convolution((3, 3), (2, 2), (1, 1), 1, 16, 24, (width, width), named(NARROW))
+        check(case, spec, NARROW)
+
+
 def test_tiles_are_cut_where_that_leaves_out_taps() -> None:
     """3x3 of dilation 12: on 16 x 16 pixels taps live on stretches of 4, 8 and 4; on 128 x 128 padding is rare."""
 
