@@ -310,8 +310,9 @@ def test_small_directions_are_not_split() -> None:
         spec = _spec("LSTM", 16, hidden=hidden)
         sizes = spec.arguments(steps=5, batch=3, directions=2, hidden=hidden, reverse=2)
         assert spec.tasks(sizes) == 2 * spec.parts
+        # Weights that do not stay near are read once for many rows; else a block of rows is a tile.
         sizes = spec.arguments(steps=5, batch=9, directions=2, hidden=hidden, reverse=2)
-        assert spec.tasks(sizes) == 2 * 3
+        assert spec.tasks(sizes) == 2 * (3 if hidden == 64 else spec.parts)
 
 
 @pytest.mark.parametrize("lanes", WIDTHS)
