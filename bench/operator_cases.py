@@ -84,6 +84,7 @@ from bench.operator_models import (
     where,
     with_integers,
 )
+from bench.operator_types import TYPED
 
 L1, L2, L3, MEMORY = (1, 64, 5, 5), (1, 128, 28, 28), (1, 64, 112, 112), (4, 64, 224, 224)
 """Images of 1.6 thousand to 12.8 million elements: the data of one operator lie in this cache, or in memory."""
@@ -554,6 +555,7 @@ CASES: dict[str, dict[str, Build]] = {
         "LSTM both ways, 20 of 200 steps, 128": recurrent("LSTM", 200, 4, 128, 128, both=True, longest=20),
         "GRU 20 of 200 steps, 256, batch 8": recurrent("GRU", 200, 8, 128, 256, longest=20),
     },
+    "types": TYPED,
     "contributed": CONTRIBUTED,
     "training": {
         name: optimizer(name, count, **attributes)

@@ -74,6 +74,10 @@ class Row:
         return math.nan if self.onnxruntime is None else self.onnxruntime / self.ours
 
 
+_HALF = 1e-3
+"""The spacing of float16 about 1: results of that type may be neighbours."""
+
+
 def measure(
     case: Case, limits: Limits, rounds: int, block_seconds: float = BLOCK_SECONDS, precision: str = "float32"
 ) -> Row:
@@ -111,7 +115,8 @@ def measure(
     exact = all(array.dtype.kind != "f" for array in theirs)
     # Bytes that one rounds up and the other down: sums of floats in another order are behind them.
     rounded = bool(needed.byte_products) or any(node.op_type.startswith("QLinear") for node in model.graph.node)
-    allowed = 1.01 / 255 if rounded else 0 if exact else TOLERANCES[precision]
+    halves = any(array.dtype == np.float16 for array in theirs)
+    allowed = 1.01 / 255 if rounded else 0 if exact else _HALF if halves else TOLERANCES[precision]
     return Row(
         case.family,
         case.name,

@@ -349,7 +349,8 @@ class Graph:
                 continue
             value, place, element = bindings[name]
             if element and value.contents is not None and not value.measured:
-                now = followed[name] = value.contents.flat[place]
+                now = value.contents.flat[place]
+                followed[name] = now = now if isinstance(now, Dim) else int(now)
                 if maximum(now, 0) != now:
                     self.assumptions.note(maximum(now, 0), now)
                 continue

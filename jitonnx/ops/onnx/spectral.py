@@ -438,8 +438,26 @@ class MelWeightMatrix(Operator):
                 weights[centre:right, i] = np.arange(right - centre, 0, -1) / (right - centre)
         return weights.astype(DType(self.output_datatype).numpy)
 
-    def lower(self, to: Lowering, *inputs: Value) -> Any:
-        return to.host(self, inputs)  # of constants as a rule, and folded then
+    def lower(self, to: Lowering, bins: Value, length: Value, rate: Value, lower: Value, upper: Value) -> Value:
+        rows, columns = to.shape
+        given = [to.reshape(to.cast(value, DType.DOUBLE), ()) for value in (length, rate, lower, upper)]
+        count = to.cast(to.dimensions(contents_array((columns,), ())), DType.DOUBLE)
+        points, samples, low, high, bands, number = (e.operand(place, DType.DOUBLE) for place in range(6))
+        low, high = (e.log(edge / 700 + 1) * (2595 / math.log(10)) for edge in (low, high))
+        mels = low + number * ((high - low) / (bands + 2))
+        hertz = (e.exp(mels * (math.log(10) / 2595)) - 1) * 700
+        numbers = to.fill(e.cast(e.index(0), DType.DOUBLE), (columns + 2,))
+        # Quotients of whole numbers, which float32 holds and divides as double would.
+        kind = DType.DOUBLE if to.type.dtype is DType.DOUBLE else DType.FLOAT
+        edges = to.map(e.cast(e.floor((points + 1) * hertz / samples), kind), *given, count, numbers)
+        row = to.fill(e.cast(e.index(0), kind), (rows, 1))
+        left, centre, right, place = (e.operand(number, kind) for number in range(4))
+        rises = e.where(e.equal(left, centre), 1.0, (place - left) / (centre - left))
+        rising = e.where(e.logical_and(place >= left, place <= centre), rises, 0.0)
+        falls = e.logical_and(e.logical_and(right > centre, place >= centre), place < right)
+        weights = e.where(falls, (right - place) / (right - centre), rising)
+        parts = [to.slice(edges, (first,), (1,), (columns,)) for first in range(3)]
+        return to.cast(to.map(weights, *parts, row), to.type.dtype or DType.FLOAT)
 
 
 OPERATORS = (BlackmanWindow, DFT, HammingWindow, HannWindow, MelWeightMatrix, STFT)
