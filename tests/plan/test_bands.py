@@ -11,6 +11,7 @@ import pytest
 import jitonnx
 from jitonnx.interpreter import evaluate
 from jitonnx.ir.dims import evaluate as evaluated
+from jitonnx.kernels.convolution import choose
 from jitonnx.kernels.convolution.spec import DepthwiseSpec
 from jitonnx.model import load
 from jitonnx.plan import bands
@@ -68,7 +69,10 @@ def expansion(
 
 @pytest.fixture
 def small_caches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Cores that wait for the third-level cache, with 384 KB of the second level; how many bands there are, by plan."""
+    """Cores that wait for the third-level cache, with 384 KB of the second level; how many bands there are, by plan.
+
+    First convolutions are direct: Winograd's are not cut.
+    """
     found: list[int] = []
     cut = bands.in_bands
 
@@ -79,6 +83,7 @@ def small_caches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return result
 
     monkeypatch.setattr(bands, "in_bands", in_bands)
+    monkeypatch.setattr(choose, "_winograd_if_faster", lambda *_: None)
     return found
 
 
