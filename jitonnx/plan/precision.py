@@ -31,6 +31,10 @@ _LEAST_PRODUCTS = 1 << 9
 _LEAST_OF_MATRIX = 1 << 12
 """The same in a product, which may have one: 0.67 of float32's speed was measured with 512 elements and few rows."""
 _LEAST_COLUMNS, _LEAST_DEPTH = 8, 20
+_DEPTH_IN_PLANES = 27
+"""Products of an element, such as 3 x 3 of 3 channels, up to which a convolution is faster in float32 if its result is
+given out: it then writes planes of pixels, which tile registers do not, and copying 64 channels of 224 x 224 takes
+as long as their products."""
 _LARGE_IMAGE = 1 << 16
 """Elements of an image from which on reading and writing it takes longer than what is computed."""
 _LEAST_CHANNELS = 16
@@ -44,7 +48,8 @@ def in_bfloat16(lowered: Lowered, takes_epilogue: Callable[[Statement], bool], e
 
     exactly: only those whose operands are numbers of bfloat16 anyway, as in models of that type.
     """
-    chosen = {statement: made for statement in lowered.statements if (made := _in_bfloat16(statement)) is not None}
+    given_out = _given_out(lowered)
+    chosen = {s: made for s in lowered.statements if (made := _in_bfloat16(s, given_out)) is not None}
     if exactly:
         numbers = _numbers(lowered) if chosen else set()
         chosen = {s: made for s, made in chosen.items() if s.inputs[0] in numbers and _are_numbers(s.inputs[1])}
@@ -66,7 +71,16 @@ def _read(statements: Sequence[Statement], outputs: Sequence[Value]) -> list[Sta
     return found[::-1]
 
 
-def _in_bfloat16(statement: Statement) -> c.Computation | None:
+def _given_out(lowered: Lowered) -> set[Value]:
+    """What the caller gets, and what computations element by element alone are behind."""
+    found = set(lowered.outputs)
+    for statement in reversed(lowered.statements):
+        if isinstance(statement.computation, c.Map) and not found.isdisjoint(statement.outputs):
+            found.update(value for value in statement.inputs if value is not None)
+    return found
+
+
+def _in_bfloat16(statement: Statement, given_out: set[Value]) -> c.Computation | None:
     """What stands in the place of a statement's computation; None for what stays as it is."""
     computation = statement.computation
     if not isinstance(computation, c.MatMul | c.Convolution):
@@ -85,6 +99,8 @@ def _in_bfloat16(statement: Statement) -> c.Computation | None:
     if computation.group != 1 or computation.exact or len(rest) not in (2, 3) or not _pays(depth, columns):
         return None
     if any(known((pad,)) and integers((pad,))[0] < 0 for pad in pads):
+        return None
+    if depth <= _DEPTH_IN_PLANES and statement.outputs[0] in given_out:
         return None
     return c.BfloatConvolution(
         computation.strides, computation.dilations, computation.pads_before, computation.pads_after

@@ -297,3 +297,16 @@ def test_cpus_without_tiles_compute_in_float32() -> None:
 def test_a_precision_that_there_is_not() -> None:
     with pytest.raises(jitonnx.errors.InvalidArgument, match="is 'float16'; give 'float32', 'bfloat16' or 'auto'"):
         session(layers()[0], "float16")
+
+
+@needs_bfloat16_products
+def test_images_that_a_first_convolution_gives_out() -> None:
+    """They lie in planes of pixels, which it writes itself in float32; others that follow take it in bfloat16."""
+    weights = {"a": random(24, 3, 3, 3, seed=1), "b": random(24, 24, 3, 3, seed=2)}
+    nodes = [node("Conv", ["x", "a"], ["p"], pads=[1, 1, 1, 1]), node("Relu", ["p"], ["y"])]
+    image, planes = tensor("x", [1, 3, 32, 32]), tensor("y", [1, 24, 32, 32])
+    assert not any(label.startswith("bfloat16") for label in labels(session(model(nodes, [image], [planes], weights))))
+    nodes[-1] = node("Relu", ["p"], ["q"])
+    nodes.append(node("Conv", ["q", "b"], ["y"], pads=[1, 1, 1, 1]))
+    made = session(model(nodes, [image], [planes], weights))
+    assert sum(label.startswith("bfloat16") for label in labels(made)) == 2
