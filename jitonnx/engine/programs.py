@@ -110,6 +110,8 @@ class CompiledOutline:
     def recorded(self) -> int:
         """How much is recorded of what programs are, those made by now included; 0: not enough to make one natively."""
         derivation = self.outline.derivation
+        if not self._unrecorded:
+            return derivation.version
         with contextlib.suppress(IndexError):  # where another thread has taken the last one
             for _ in range(len(self._unrecorded)):
                 sizes, before = self._unrecorded.popleft(), derivation.version

@@ -26,7 +26,7 @@ from jitonnx.engine.lru_cache import LRUCache
 from jitonnx.engine.programs import PROGRAMS_KEPT, CompiledOutline, RunnableProgram
 from jitonnx.engine.schedule_plan import STRINGS, UNBOUNDED, Counted, HostNode, LoopNode, SchedulePlan, Segment
 from jitonnx.engine.timing import Times
-from jitonnx.interpreter import array_of, bind, bindings_by_value, evaluate_node, failure, owned
+from jitonnx.interpreter import array_of, bindings_by_value, evaluate_node, failure, owned
 from jitonnx.ir import dims
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.dtypes import DType
@@ -237,8 +237,10 @@ class _Given:
         shape = array.shape
         if len(shape) != self._rank:
             raise AssumptionError(f"{self.value!r} has the rank {len(shape)}")
-        bind(sizes, self.bindings, array)
-        if self._elements and min(array.ravel().tolist(), default=0) < 0:  # few, for which NumPy takes longer
+        elements = array.ravel().tolist() if self._elements else ()  # few, for which NumPy takes longer
+        for name, binding in self.bindings:
+            sizes[name] = int(elements[binding.place]) if binding.element else shape[binding.place]
+        if elements and min(elements) < 0:
             raise AssumptionError(f"{self.value.name!r} was taken to hold sizes, and has negative elements")
         same = (
             all([shape[axis] == size for axis, size in self._fixed])
