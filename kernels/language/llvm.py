@@ -77,14 +77,25 @@ def holds_everywhere(builder: ir.IRBuilder, mask: ir.Value) -> ir.Value:
 def float_to_integer(builder: ir.IRBuilder, value: ir.Value, new: types.Integer, to: ir.Type) -> ir.Value:
     """Floats as integers of type `new`, saturated, NaN as 0. LLVM's own operation for it goes lane by lane."""
     smallest, largest = (-(1 << (new.bitwidth - 1)) if new.signed else 0), (1 << (new.bitwidth - new.signed)) - 1
-    least, above = (ir.Constant(value.type, all_lanes(value.type, float(bound))) for bound in (smallest, largest + 1))
-    high, low = builder.fcmp_ordered(">=", value, above), builder.fcmp_ordered("<", value, least)
+    least, top, above = (
+        ir.Constant(value.type, all_lanes(value.type, float(bound))) for bound in (smallest, largest, largest + 1)
+    )
+    zero, convert = ir.Constant(value.type, None), builder.fptosi if new.signed else builder.fptoui
     ordered = builder.fcmp_ordered("ord", value, value)
+    element = value.type.element if isinstance(value.type, ir.VectorType) else value.type
+    if new.bitwidth - new.signed <= _MANTISSA[str(element)]:  # the largest is a number of the format
+        bounded = builder.select(builder.fcmp_ordered(">", value, least), value, least)
+        bounded = builder.select(builder.fcmp_ordered("<", bounded, top), bounded, top)
+        return convert(builder.select(ordered, bounded, zero), to)
+    high, low = builder.fcmp_ordered(">=", value, above), builder.fcmp_ordered("<", value, least)
     inside = builder.and_(ordered, builder.not_(builder.or_(high, low)))
-    safe = builder.select(inside, value, ir.Constant(value.type, None))
-    converted = builder.fptosi(safe, to) if new.signed else builder.fptoui(safe, to)
+    converted = convert(builder.select(inside, value, zero), to)
     converted = builder.select(high, ir.Constant(to, all_lanes(to, largest)), converted)
     return builder.select(low, ir.Constant(to, all_lanes(to, smallest)), converted)
+
+
+_MANTISSA = {"half": 11, "float": 24, "double": 53}
+"""Bits of the mantissa of LLVM's types, the first included."""
 
 
 def float_remainder(builder: ir.IRBuilder, element: types.Float, a: ir.Value, b: ir.Value) -> ir.Value:
