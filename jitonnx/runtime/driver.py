@@ -22,6 +22,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 from jitonnx import forks
@@ -229,11 +230,10 @@ def _version(what: str) -> str:
 @functools.cache
 def driver_digest() -> str:
     """A digest of the driver's source, and so of what it takes frames and arrays to look like."""
-    import jitonnx.kernels
-
-    package = os.path.dirname(__file__)
+    package, kernels = os.path.dirname(__file__), find_spec("jitonnx.kernels")  # found, not imported: artifacts run so
+    assert kernels is not None and kernels.submodule_search_locations is not None
     own = (os.path.join(package, name) for name in ("layout.py", "driver.py", "arithmetic.py", "native"))
-    return source_digest(*own, os.path.join(jitonnx.kernels.__path__[0], "language", "ir.py"))
+    return source_digest(*own, os.path.join(kernels.submodule_search_locations[0], "language", "ir.py"))
 
 
 _PASSES = ("sroa", "simplify_cfg")

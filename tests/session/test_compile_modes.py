@@ -361,7 +361,7 @@ def test_an_interrupt_or_the_end_of_the_interpreter_ends_compiling(mode: str, tm
         if mode == "before":
             # Python drops an interrupt that comes while it is in a callback of the collector; people press again.
             process.send_signal(signal.SIGINT)
-            while not select.select([process.stdout], [], [], 0.5)[0]:
+            while not select.select([process.stdout], [], [], 0.2)[0]:
                 process.send_signal(signal.SIGINT)
             assert process.stdout.readline() == "interrupted\n"
         assert process.wait(timeout=60) == (3 if mode == "before" else 0)

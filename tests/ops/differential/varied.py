@@ -55,7 +55,7 @@ def _tables() -> Mapping[tuple[str, str], list[Case]]:
 
 def varied(domain: str, operator: str) -> Callable[[Draw], Case]:
     """A strategy of an operator's table. Oracles have few operators in more than one type: cases in another one than
-    the table's, or which had an expected value, are compared with their evaluation alone."""
+    the table's, or which had an expected value or a NaN, are compared with their evaluation alone."""
 
     def drawn(d: Draw) -> Case:
         cases = _tables()[domain, operator]
@@ -65,12 +65,18 @@ def varied(domain: str, operator: str) -> Callable[[Draw], Case]:
             for at, x in enumerate(given.inputs)
         )
         rtol = max(given.rtol, TOLERANCES.get(operator, 0))
-        found = replace(given, inputs=mixed, rtol=rtol, expected=None, note="" if given.expected is None else UNJUDGED)
+        # onnxruntime's recurrent layers lose a NaN on the way; the table has them where nothing may come of them.
+        judged = given.expected is None and not any(map(_has_nan, given.inputs))
+        found = replace(given, inputs=mixed, rtol=rtol, expected=None, note="" if judged else UNJUDGED)
         if operator in OF_ONE_TYPE or given.constants or d.flag():
             return found
         return replace(found, inputs=_converted(d, found), note=UNJUDGED)
 
     return drawn
+
+
+def _has_nan(x: np.ndarray | None) -> bool:
+    return x is not None and x.dtype.kind in "fc" and bool(np.isnan(x).any())
 
 
 def _converted(d: Draw, case: Case) -> tuple[np.ndarray | None, ...]:
