@@ -116,7 +116,8 @@ def measure(
     # Bytes that one rounds up and the other down: sums of floats in another order are behind them.
     rounded = bool(needed.byte_products) or any(node.op_type.startswith("QLinear") for node in model.graph.node)
     halves = any(array.dtype == np.float16 for array in theirs)
-    allowed = 1.01 / 255 if rounded else 0 if exact else _HALF if halves else TOLERANCES[precision]
+    unit = 1.01 / min(float(np.abs(array.astype(np.float64)).max(initial=0.0)) or 1.0 for array in theirs)
+    allowed = unit if rounded else 0 if exact else _HALF if halves else TOLERANCES[precision]
     return Row(
         case.family,
         case.name,
