@@ -79,11 +79,16 @@ def bindings_by_value(graph: Graph) -> dict[Value, list[tuple[str, Binding]]]:
     return bound
 
 
-def bind(sizes: dict[str, int], bindings: Iterable[tuple[str, Binding]], array: Any) -> None:
-    """Give the variables that an array tells their values."""
-    for name, binding in bindings:
-        if isinstance(array, np.ndarray):
-            sizes[name] = int(array.flat[binding.place]) if binding.element else array.shape[binding.place]
+def bind(sizes: dict[str, int], bindings: Iterable[tuple[str, Binding]], array: Any) -> list[Any]:
+    """Give the variables that an array tells their values; its elements, if these tell some."""
+    elements: list[Any] = []
+    if isinstance(array, np.ndarray):
+        shape = array.shape
+        for name, binding in bindings:
+            if binding.element and not elements:
+                elements = array.ravel().tolist()  # few, which NumPy takes longer to give one by one
+            sizes[name] = int(elements[binding.place]) if binding.element else shape[binding.place]
+    return elements
 
 
 def owned(arrays: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:

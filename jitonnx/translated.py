@@ -67,7 +67,7 @@ class _Translation:
     def __init__(self, blocks: dict[str, list[Any]], known: dict[str, e.Expr]) -> None:
         self._blocks, self._known = blocks, known
         self._edges: dict[tuple[str, str], e.Expr] = {}
-        """From one block to another: whether control goes that way."""
+        """Whether control goes from one block to another, by both of their names."""
 
     def run(self) -> e.Expr:
         results: list[tuple[e.Expr, e.Expr]] = []

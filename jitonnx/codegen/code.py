@@ -10,7 +10,7 @@ from jitonnx.plan.calls import KernelCall, Stage
 from jitonnx.records import dataclass
 from jitonnx.runtime.cache import KernelCache
 from jitonnx.runtime.digest import sha256
-from jitonnx.runtime.sources import source_digest
+from jitonnx.runtime.sources import package_folder, source_digest
 from jitonnx.target import Target
 from jitonnx.versions import versions
 
@@ -46,6 +46,4 @@ def _key(code: Code, target: Target) -> str:
 @functools.cache
 def _library_digest() -> str:
     """A digest of the kernel library and of this package: code written anew is never taken from the cache."""
-    import jitonnx.kernels
-
-    return source_digest(jitonnx.kernels.__path__[0], os.path.dirname(__file__), cache=KernelCache())
+    return source_digest(package_folder("jitonnx.kernels"), os.path.dirname(__file__), cache=KernelCache())

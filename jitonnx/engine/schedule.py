@@ -26,7 +26,7 @@ from jitonnx.engine.lru_cache import LRUCache
 from jitonnx.engine.programs import PROGRAMS_KEPT, CompiledOutline, RunnableProgram
 from jitonnx.engine.schedule_plan import STRINGS, UNBOUNDED, Counted, HostNode, LoopNode, SchedulePlan, Segment
 from jitonnx.engine.timing import Times
-from jitonnx.interpreter import array_of, bindings_by_value, evaluate_node, failure, owned
+from jitonnx.interpreter import array_of, bind, bindings_by_value, evaluate_node, failure, owned
 from jitonnx.ir import dims
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.dtypes import DType
@@ -216,7 +216,6 @@ class _Given:
 
     def __init__(self, value: Value, bindings: Sequence[tuple[str, Binding]]) -> None:
         self.value, self.bindings = value, bindings
-        self._elements = any(binding.element for _, binding in bindings)
         own = {name for name, _ in bindings}
         self._rank = value.type.rank
         self._fixed: list[tuple[int, int]] = []
@@ -237,9 +236,7 @@ class _Given:
         shape = array.shape
         if len(shape) != self._rank:
             raise AssumptionError(f"{self.value!r} has the rank {len(shape)}")
-        elements = array.ravel().tolist() if self._elements else ()  # few, for which NumPy takes longer
-        for name, binding in self.bindings:
-            sizes[name] = int(elements[binding.place]) if binding.element else shape[binding.place]
+        elements = bind(sizes, self.bindings, array)
         if elements and min(elements) < 0:
             raise AssumptionError(f"{self.value.name!r} was taken to hold sizes, and has negative elements")
         same = (

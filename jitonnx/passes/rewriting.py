@@ -25,7 +25,7 @@ from jitonnx.ir.graph import Graph, GraphError, Node, Value
 from jitonnx.ir.operator import Operator
 from jitonnx.mapped import release_pages
 from jitonnx.ops.onnx.identity import Identity
-from jitonnx.ops.onnx.shape import Reshape
+from jitonnx.ops.onnx.shape import Reshape, Transpose
 from jitonnx.passes.report import Reason, Report
 from jitonnx.passes.verify import same_type
 from jitonnx.records import dataclass
@@ -158,6 +158,10 @@ class Edit:
     def reshape(self, x: Value, shape: Sequence[DimLike]) -> Value:
         """x under another shape; x itself if it has that shape."""
         return x if tuple(shape) == x.shape else self.add(Reshape(allowzero=1), x, self.dims(shape))
+
+    def transpose(self, x: Value, order: Sequence[int]) -> Value:
+        """x with its axes in another order; x itself if that is its own."""
+        return x if list(order) == list(range(len(order))) else self.add(Transpose(perm=tuple(order)), x)
 
     def consume(self, nodes: Iterable[Node]) -> None:
         """The rule's node and `nodes` become one. Decline if a result inside is read elsewhere or by the caller."""

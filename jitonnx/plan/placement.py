@@ -150,7 +150,7 @@ class Placement:
                 self._destinations[value] = _Once(lambda value=value: self._whole(value))  # type: ignore[misc]
 
     def _written_by(self, region: Group) -> Tensor | None:
-        """Where an elementwise region writes; None for other groups and where that is not settled yet."""
+        """Tell where an elementwise region writes; None for other groups, and if that is not settled yet."""
         return None if region.anchor is not None or region.output is None else self.destination(region.output)
 
     def _choose_behind(

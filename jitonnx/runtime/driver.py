@@ -22,7 +22,6 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib.util import find_spec
 from typing import Any
 
 from jitonnx import forks
@@ -30,7 +29,7 @@ from jitonnx.records import NamedTuple
 
 from .cache import KernelCache
 from .images import find_linked, load_linked
-from .sources import source_digest
+from .sources import package_folder, source_digest
 
 _BLOCKS = tuple(f"block_{name}" for name in ("malloc", "calloc", "realloc", "free", "trim", "count"))
 
@@ -230,10 +229,9 @@ def _version(what: str) -> str:
 @functools.cache
 def driver_digest() -> str:
     """A digest of the driver's source, and so of what it takes frames and arrays to look like."""
-    package, kernels = os.path.dirname(__file__), find_spec("jitonnx.kernels")  # found, not imported: artifacts run so
-    assert kernels is not None and kernels.submodule_search_locations is not None
+    package, kernels = os.path.dirname(__file__), package_folder("jitonnx.kernels")
     own = (os.path.join(package, name) for name in ("layout.py", "driver.py", "arithmetic.py", "native"))
-    return source_digest(*own, os.path.join(kernels.submodule_search_locations[0], "language", "ir.py"))
+    return source_digest(*own, os.path.join(kernels, "language", "ir.py"))
 
 
 _PASSES = ("sroa", "simplify_cfg")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from importlib.util import find_spec
 
 from .cache import KernelCache
 from .digest import sha256
@@ -30,6 +31,14 @@ def source_digest(*places: str, cache: KernelCache | None = None) -> str:
     if cache is not None:
         cache.put(key, digest.hexdigest().encode())
     return digest.hexdigest()
+
+
+def package_folder(name: str) -> str:
+    """Where a package of ours lies, which is not imported for that. A clone and an editable install have some elsewhere
+    than jitonnx itself."""
+    spec = find_spec(name)
+    assert spec is not None and spec.submodule_search_locations, f"Bug: {name} is not installed with jitonnx"
+    return spec.submodule_search_locations[0]
 
 
 def source_stamps(place: str) -> list[tuple[str, int, int]]:

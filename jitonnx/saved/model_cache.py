@@ -15,7 +15,6 @@ import stat
 import sys
 import time
 import weakref
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import jitonnx
@@ -26,7 +25,7 @@ from jitonnx.runtime.artifact import Artifact, ArtifactError, ModelInfo, open_ar
 from jitonnx.runtime.cache import DEFAULT_LIMIT
 from jitonnx.runtime.cpu import cpu_identity
 from jitonnx.runtime.digest import sha256
-from jitonnx.runtime.sources import source_stamps
+from jitonnx.runtime.sources import package_folder, source_stamps
 from jitonnx.versions import versions
 
 if TYPE_CHECKING:
@@ -227,9 +226,7 @@ def _stamps() -> list[tuple[str, int, int]]:
     """Give the stamps of all of jitonnx's own sources."""
     package = os.path.dirname(jitonnx.__file__)
     found = source_stamps(package)
-    for name in ("jitonnx.kernels", "jitonnx.proto"):  # a clone and an editable install have them elsewhere
-        spec = find_spec(name)
-        for folder in (spec and spec.submodule_search_locations) or ():
-            if os.path.dirname(folder) != package:
-                found += source_stamps(folder)
+    for folder in map(package_folder, ("jitonnx.kernels", "jitonnx.proto")):
+        if os.path.dirname(folder) != package:
+            found += source_stamps(folder)
     return found

@@ -23,9 +23,9 @@ _NEAR_ONE_ROW = 64  # steps of k: 4 KB of a panel of one vector
 _STORED_BYTES, _STORED_ROWS = 1 << 20, 4
 _PIECE = 1 << 16
 _NEAR_BYTES, _FEW_ROWS = 32 << 10, 16
-"""Of cores that wait for their third-level cache: a run-time b of up to so many bytes, and one for so many rows, is
-read in place. To copy others takes 0.85 to 0.93 of the time with AVX-512, 0.72 to 0.93 with AVX2; half of it at 64 x
-2048 x 512, where all rows of a panel have the same places in the caches."""
+"""A run-time b of up to so many bytes, and one for so many rows, is read in place on cores that wait for their
+third-level cache. To copy others takes 0.85 to 0.93 of the time with AVX-512, 0.72 to 0.93 with AVX2; half of it at
+64 x 2048 x 512, where all rows of a panel have the same places in the caches."""
 _GENERAL_SIZES = (1, 2, 3, 4, 6, 8)  # of tiles for unknown extents
 
 

@@ -30,7 +30,7 @@ the third-level cache, tiles multiply meanwhile. Measured: 1.1 to 1.2 of the spe
 1000, even where rows of b lie a power of two apart; 0.98 to 1.05 with 128 rows, and 0.45 with k = 4096. On Zen 4."""
 
 WIDENED_ROWS = 30
-"""Where there are more rows, tiles that widen their panel of b anew take longer than one pass that widens it for all.
+"""Tiles that widen their panel of b anew take longer, for more rows than this, than one pass that widens it for all.
 Measured with float16, over the time with b in float32, 384 x 1536 and 768 x 3072: 24 rows 1.28 and 0.98 by tiles, 1.31
 and 1.17 by a pass; 48 rows 1.29 and 1.10, 1.12 and 1.08; 128 rows 1.28 and 2.46, 1.06 and 1.05."""
 _A_BYTES, _A_BYTES_COPYING = 1 << 20, 4 << 20

@@ -45,7 +45,7 @@ _I64 = ir.IntType(64)
 _UNROLLED = 32
 """Numbers of a column that are written out; longer blocks are loops over as many."""
 _FEW_TOGETHER = 4
-"""Of few rows, so many are multiplied at a time."""
+"""So many rows are multiplied at a time, if there are few."""
 _TOGETHER = 4
 """Rows of a block of sums in memory that go through the epilogue at a time."""
 _AHEAD_BYTES = 4096

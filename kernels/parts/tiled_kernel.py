@@ -82,7 +82,7 @@ class TiledKernel:
         self.tap_steps = (self.elements + (spec.step - 1)) / spec.step
         self.in_tiles = self.TILES and spec.way == "copied"
         self.step_bytes = TILE * LINE if self.in_tiles else LINE
-        """From one step of a row of x to the next."""
+        """A step of a row of x and the next lie so far apart."""
         self.alone = size.task_columns >= size.out_channels
         """Whether a task multiplies its rows with all columns, so that each group's are copied when it comes to them:
         they stay in the first-level cache."""
@@ -262,24 +262,13 @@ class TiledKernel:
         def write(code: Code, *arguments: Traced) -> None:
             split = len(Block._fields)
             old, new = Block(*arguments[:split]), Block(*arguments[split : 2 * split])
-            self.inner(code)._write_block(tiles, old, new, *arguments[2 * split :])
+            inner = self.inner(code)
+            inner.finish_rest(old, inner.sum_block(tiles, old, new, *arguments[2 * split :]))
 
         rest = [count, fetches, pace]
         self.code.subroutine(f"block.{tiles}", [*old, *new, *rest], write, inline=False)
         for variable, value in zip(before, new, strict=True):
             variable.set(value)
-
-    def _write_block(
-        self,
-        tiles: int,
-        old: Block[Traced],
-        new: Block[Traced],
-        count: Traced,
-        fetches: Traced,
-        pace: Traced,
-    ) -> None:
-        finished = self.sum_block(tiles, old, new, count, fetches, pace)
-        self.finish_rest(old, finished)
 
     def sum_block(
         self,

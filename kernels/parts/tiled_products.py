@@ -28,7 +28,7 @@ _TASKS = 16
 _ROWS_BYTES = 512 << 10
 """Rows of a task in scratch memory: they are to stay in the second-level cache."""
 _ALL_ROWS_BYTES = 1 << 20
-"""Where they are all rows, or read where they lie, they may be as many: large weights then come once."""
+"""They may be as many if they are all rows, or read where they lie: large weights then come once."""
 NEAR_BYTES = 5 << 18
 """Weights of a task up to this size stay in the second-level cache from block to block of rows."""
 _COPIED_COLUMNS = 512

@@ -199,7 +199,7 @@ def test_windows_of_bytes(kind: str) -> None:
 @pytest.mark.parametrize("cpu", ["sapphirerapids", "cascadelake", "haswell"])
 @pytest.mark.parametrize("kind", ["average", "transposed convolution", "grouped convolution"])
 def test_windows_are_the_same_bytes_on_every_cpu(kind: str, cpu: str) -> None:
-    """By AMX, by VNNI, and by pairs of 16 bits."""
+    """AMX, VNNI and pairs of 16 bits give the same bytes."""
     skip_unless_run_here(named(cpu))
     author, y, shapes = _windows(kind)
     contents = model(author.nodes, [tensor("x", shapes["x"])], [tensor(y, None)], author.constants)

@@ -18,7 +18,7 @@ from jitonnx.ir.inference import inferring
 from jitonnx.ops.onnx.concat_split import Concat
 from jitonnx.ops.onnx.gather import Gather, GatherElements, GatherND
 from jitonnx.ops.onnx.scatter import ScatterND
-from jitonnx.ops.onnx.shape import Expand, Transpose
+from jitonnx.ops.onnx.shape import Expand
 from jitonnx.passes.index import Affine, Analysis, fit
 from jitonnx.passes.report import Reason
 from jitonnx.passes.rewriting import Decline, Edit, Result, array, producer, ranked, rule
@@ -179,10 +179,8 @@ def as_view(data: Value, functions: Sequence[Affine], shape: Sequence[DimLike], 
         if not all(context.assume_equal(a, b) for a, b in differ):
             raise Decline(Reason.REFUSED, f"indices lie outside of {data.type}")
     order = sorted(range(len(sources)), key=lambda k: -1 if sources[k] is None else sources[k])  # type: ignore[return-value,arg-type]
-    if order != list(range(len(order))):
-        value = edit.add(Transpose(perm=tuple(order)), value)
     small = tuple(size if axis in moving else 1 for axis, size in enumerate(shape))
-    value = edit.reshape(value, small)
+    value = edit.reshape(edit.transpose(value, order), small)
     return value if small == tuple(shape) else edit.add(Expand(), value, edit.dims(shape))
 
 

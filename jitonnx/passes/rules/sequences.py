@@ -9,8 +9,6 @@ A sequence is known if all its elements are (`_elements`), or if it is made of t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from jitonnx.ir.dims import DimLike, maximum, variables
@@ -33,7 +31,7 @@ from jitonnx.ops.onnx.sequence import (
     SequenceLength,
     SplitToSequence,
 )
-from jitonnx.ops.onnx.shape import Transpose, Unsqueeze
+from jitonnx.ops.onnx.shape import Unsqueeze
 from jitonnx.passes.rewriting import Edit, Result, array, producer, rule, scalar
 from jitonnx.passes.rules.loops import changed, copied, without
 from jitonnx.records import NamedTuple
@@ -185,11 +183,7 @@ def joined(node: Node, edit: Edit) -> Result:
     order = [one for one in range(len(split.x.shape)) if one != split.axis]
     # The split axis comes before those that follow the new place; an element's axis of size 1 says nothing.
     order.insert(axis - (split.keepdims and axis > split.axis), split.axis)
-    return edit.reshape(_in_order(split.x, order, edit), shape)
-
-
-def _in_order(x: Value, order: Sequence[int], edit: Edit) -> Value:
-    return x if list(order) == sorted(order) else edit.add(Transpose(perm=tuple(order)), x)
+    return edit.reshape(edit.transpose(split.x, order), shape)
 
 
 @rule("value of an optional", OptionalGetElement, equation="OptionalGetElement(Optional(x)) = x")

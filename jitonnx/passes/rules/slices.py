@@ -16,7 +16,7 @@ from jitonnx.records import NamedTuple
 
 
 class Place(NamedTuple):
-    """Where in a tensor an element along an axis lies."""
+    """An element of a tensor along an axis: which one it is."""
 
     source: Value
     axis: int
