@@ -44,7 +44,13 @@ def _family(module: str, operators: str) -> Family:
 _CONTROL = _family("control", "If FlexAttention")
 _LOOPS = _family("loops", "Loop Scan")
 _SEQUENCES = _family("sequences", "SequenceEmpty SequenceConstruct SplitToSequence Optional")
-_QUANTIZATION = _family("quantization", "QuantizeLinear DequantizeLinear QLinearConv QLinearMatMul")
+_INTEGERS = (
+    _family("integer_windows", "QuantizeLinear DequantizeLinear"),
+    _family("integer_products", "DequantizeLinear QLinearConv QLinearMatMul"),
+    _family("integer_moves", "QuantizeLinear DequantizeLinear"),
+    _family("byte_tables", "QuantizeLinear DequantizeLinear"),
+    _family("requantization", "QuantizeLinear DequantizeLinear"),
+)
 _NBITS = _family("nbits", "DequantizeLinear")
 _GATHERS = _family("gathers", "Gather GatherElements GatherND ScatterND")
 _CLEANUPS = (
@@ -72,7 +78,7 @@ FAMILIES: tuple[Family | Sequence[Rule], ...] = (
         _CONTROL,
         _SEQUENCES,
         _LOOPS,
-        _QUANTIZATION,
+        *_INTEGERS,
         _NBITS,
         classes.RULES,
         fold.RULES,
@@ -175,7 +181,7 @@ def _run(edit: Edit, level: int, disabled: frozenset[str], full: bool) -> None:
     edit.graph.remove_dead()
     settle()
     # Before constants: weights are folded to floats there, and their integers are gone.
-    step("integers", _QUANTIZATION, _NBITS)
+    step("integers", *_INTEGERS, _NBITS)
     step("classes", classes.RULES)
     # Before gathers become slices and transposes; and again where constants are known.
     step("slices", _SLICES)
