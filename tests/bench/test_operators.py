@@ -6,10 +6,14 @@ import numpy as np
 import onnx
 import pytest
 
-from bench import operator_chart, operators
-from bench.operator_cases import CASES, Case, cases
-from bench.operator_models import Net, activated, gemm, integer_conv, integer_product
-from bench.operator_work import Bound, Limits, Work, work
+from bench.operators import __main__ as command
+from bench.operators import chart
+from bench.operators.cases import CASES, Case, cases
+from bench.operators.layers import activated, gemm, integer_conv, integer_product
+from bench.operators.measure import measure, shapes_text
+from bench.operators.net import Net
+from bench.operators.rows import Row, line, summary, table
+from bench.operators.work import Bound, Limits, Work, work
 
 
 @pytest.fixture
@@ -44,7 +48,7 @@ def multiply(net: Net) -> str:
 
 @pytest.mark.parametrize("build", [add_numbers, multiply])
 def test_case_is_measured_beside_onnxruntime(build, limits):
-    row = operators.measure(tiny(build), limits, rounds=2, block_seconds=0.002)
+    row = measure(tiny(build), limits, rounds=2, block_seconds=0.002)
     assert not row.wrong
     assert not row.on_numpy
     assert row.difference < 1e-6
@@ -54,12 +58,12 @@ def test_case_is_measured_beside_onnxruntime(build, limits):
 
 
 def test_wrong_answers_are_told_and_fail(limits, monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(operators, "difference", lambda ours, theirs: 0.5)
-    monkeypatch.setattr(operators, "BLOCK_SECONDS", 0.002)
-    monkeypatch.setattr(operators, "Limits", lambda threads, cpu, clock: limits)
-    monkeypatch.setattr(operators, "cases", lambda filters: iter([tiny(add_numbers)]))
+    monkeypatch.setattr("bench.operators.measure.difference", lambda ours, theirs: 0.5)
+    monkeypatch.setattr("bench.operators.measure.BLOCK_SECONDS", 0.002)
+    monkeypatch.setattr(command, "Limits", lambda threads, cpu, clock: limits)
+    monkeypatch.setattr(command, "cases", lambda filters: iter([tiny(add_numbers)]))
     with pytest.raises(SystemExit, match=r"wrong answers: tests/tiny differs by 5\.0e-01"):
-        operators.main(["--rounds", "1", "--json", str(tmp_path / "rows.json")])
+        command.main(["--rounds", "1", "--json", str(tmp_path / "rows.json")])
     assert "WRONG" in capsys.readouterr().out
     (row,) = json.loads((tmp_path / "rows.json").read_text())["rows"]
     assert row["wrong"] is True
@@ -161,7 +165,7 @@ def test_memory_is_as_fast_as_the_better_way_to_store(limits, monkeypatch):
 def example(family="product", case="128x768x768", ours=2.0, theirs=3.0, **other):
     more = {"rate": 110.0, "unit": "GFLOP/s", "limit": "FMA", "share": 0.95, "difference": 1e-7}
     more |= {"flops": 2 * 10**7, "bytes": 1000, "on_numpy": False, "wrong": False} | other
-    return operators.Row(family, case, "128x768 -> 128x768", ours, theirs, **more)
+    return Row(family, case, "128x768 -> 128x768", ours, theirs, **more)
 
 
 ROWS = [
@@ -172,7 +176,7 @@ ROWS = [
 
 
 def test_table_renders():
-    lines = operators.table(ROWS).splitlines()
+    lines = table(ROWS).splitlines()
     assert lines[2] == "product"
     assert " ".join(lines[3].split()) == "128x768x768 128x768 -> 128x768 2 3 1.50 110.0 GFLOP/s FMA 0.95 1.0e-07"
     assert lines[-1].startswith("Transpose* ")
@@ -180,7 +184,7 @@ def test_table_renders():
 
 
 def test_summary_counts_by_family_and_limit():
-    text = operators.summary(ROWS)
+    text = summary(ROWS)
     assert [line.split() for line in text.splitlines()[1:4]] == [
         ["product", "2", "50%", "0.61", "0.25", "slow"],
         ["movement", "1", "100%", "1.00", "1.00", "Transpose"],
@@ -193,31 +197,31 @@ def test_summary_counts_by_family_and_limit():
 
 def test_what_onnxruntime_lacks_has_no_ratio():
     alone = example("linear attention", "LinearAttention", theirs=None)
-    assert operators.line(alone).split()[4:7] == ["2", "-", "-"]
-    lines = operators.summary([*ROWS, alone]).splitlines()
+    assert line(alone).split()[4:7] == ["2", "-", "-"]
+    lines = summary([*ROWS, alone]).splitlines()
     assert lines[3].split() == ["linear", "attention", "1", "-", "-", "-"]
     assert lines[4].split() == ["all", "4", "67%", "0.72", "0.25", "slow"]
 
 
 def test_shapes_are_short():
     arrays = [np.zeros((2, 3), np.float32)] * 2 + [np.zeros((), np.int64)]
-    assert operators._shapes(arrays) == "2*2x3, scalar int64"
+    assert shapes_text(arrays) == "2*2x3, scalar int64"
 
 
 @pytest.mark.parametrize("copies", [1, 60])
 def test_chart_is_drawn(copies, tmp_path):
-    operator_chart.draw([row for row in ROWS for _ in range(copies)], 2, tmp_path / "chart.png")
+    chart.draw([row for row in ROWS for _ in range(copies)], 2, tmp_path / "chart.png")
     assert (tmp_path / "chart.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_filters_choose_by_family_and_name(capsys):
-    operators.main(["--list", "softmax/1x", "TOPK"])
+    command.main(["--list", "softmax/1x", "TOPK"])
     assert capsys.readouterr().out.split("\n") == [
         *("softmax/1x1000", "reduction/TopK 5 of 1000", "reduction/TopK 100 of 8400", "reduction/TopK 50 of 32000"),
         "",
     ]
     with pytest.raises(SystemExit):
-        operators.main(["--list", "no such operator"])
+        command.main(["--list", "no such operator"])
     assert "no case fits no such operator; --list names them all" in capsys.readouterr().err
 
 

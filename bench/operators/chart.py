@@ -5,10 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from bench.operators import Row
+from bench.operators.rows import Row
 
 FASTER, SLOWER = "#2a7f8e", "#d1495b"
 LIMITS = {

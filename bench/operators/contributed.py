@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.operator_models import MICROSOFT, Build, Net, Shape
+from bench.operators.net import MICROSOFT, Build, Net, Shape
 
 IMAGE, TOKENS = (1, 64, 56, 56), (1, 128, 768)
 _SCALE, _ZERO = 0.02, 120
@@ -164,7 +164,7 @@ def _rotary(net: Net) -> str:
 
 
 def byte_lstm(steps: int, batch: int, inputs: int, hidden: int, longest: int | None = None) -> Build:
-    """DynamicQuantizeLSTM. longest: as of `operator_models.recurrent`, for all rows."""
+    """DynamicQuantizeLSTM. longest: as of `layers.recurrent`, for all rows."""
 
     def build(net: Net) -> list[str]:
         weights = _weights(net, 1, inputs, 4 * hidden), _weights(net, 1, hidden, 4 * hidden)

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from bench.operator_models import Build, Net, Shape, before_22, cast
+from bench.operators.elements import cast
+from bench.operators.net import Build, Net, Shape, before_22
 
 IMAGE, ROWS, TOKENS = (1, 128, 28, 28), (128, 1024), (1, 128, 768)
 

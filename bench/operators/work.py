@@ -18,7 +18,7 @@ import onnx
 
 from bench import machine
 from bench.clocks import CLOCKS
-from bench.operator_models import Net
+from bench.operators.net import Net
 
 _TRANSCENDENTAL = 24
 """Operations an element of exp, log, erf, sin ...: reduction of the range and a polynomial, about 12 instructions."""
