@@ -371,6 +371,19 @@ def test_gemm_is_cut_into_tasks_to_share() -> None:
 
 
 @pytest.mark.parametrize("cpu", CPUS)
+def test_gemm_makes_whole_rows_where_b_is_near(cpu: str) -> None:
+    for m, n, k in [(3136, 256, 64), (12544, 96, 16)]:
+        spec = choose_gemm(m, n, k, 1, named(cpu))
+        rows, columns = spec.blocks(m, n, k, 1)
+        assert columns >= n and rows <= 100
+    spec = choose_gemm(784, 512, 128, 1, named(cpu))
+    rows, columns = spec.blocks(784, 512, 128, 1)
+    assert rows <= 100 and -(-784 // rows) * -(-512 // columns) >= 16
+    far = choose_gemm(784, 512, 1024, 1, named(cpu))
+    assert far.blocks(784, 512, 1024, 1)[1] == far.widths[0]
+
+
+@pytest.mark.parametrize("cpu", CPUS)
 @pytest.mark.parametrize(("pieces", "paced"), [(1, False), (3, False), (3, True)])
 def test_gemm_asking_for_what_later_kernels_read(cpu: str, pieces: int, paced: bool) -> None:
     """It computes the same, and only asks: for a buffer of one element, and beyond any, without touching them."""
