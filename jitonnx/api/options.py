@@ -179,9 +179,9 @@ class SessionOptions(_Options):
         - `session.set_denormal_as_zero` = "1": kernels take denormal numbers for zeros, in all threads of a run.
         - `jitonnx.winograd` = "0": convolutions of several taps do not use Winograd's algorithm, which rounds a little
           differently.
-        - `jitonnx.precision` = "bfloat16": products and convolutions of float32 with constant weights, and attention,
-          round their operands to bfloat16 and sum in float32, where the CPU has matrix instructions for that (AMX, or
-          AArch64's bfmmla, which attention does without);
+        - `jitonnx.precision` = "bfloat16": products and convolutions of float32 with constant weights, products of two
+          computed matrices, and attention round their operands to bfloat16 and sum in float32, where the CPU has matrix
+          instructions for that (AMX, or AArch64's bfmmla for constant weights alone);
           "float32": they do not, as without it. docs/performance.md tells how much faster and less exact that is.
           "auto": bfloat16 if on the inputs of `jitonnx.calibration` (.npz files, with ";" between them) no output is
           off by more than `jitonnx.precision_bound` times its largest element, else float32; `session.precision` tells.

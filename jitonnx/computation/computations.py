@@ -326,6 +326,12 @@ class BfloatMatMul(Computation):
 
 
 @dataclass(frozen=True)
+class BfloatProduct(Computation):
+    """a [..., m, k] and b [..., k, n] of float32 or bfloat16, both computed: the product of both rounded to bfloat16,
+    summed in float32, of matrices that broadcast."""
+
+
+@dataclass(frozen=True)
 class BfloatConvolution(Computation):
     """x [N, C, spatial...] of float32 or bfloat16, w [M, C, kernel...] of float32, a constant, bias [M]? of float32:
     the convolution of x and w rounded to bfloat16, summed in float32, over one or two spatial axes.

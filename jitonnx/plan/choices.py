@@ -15,7 +15,7 @@ class Choices:
     fixed24: bool = True
     """Weights that a kernel is bound by reading may lie as 24-bit fixed-point numbers (`kernels.fixed24`)."""
     precision: str = "float32"
-    """What products and convolutions with constant weights round their operands to: float32 or bfloat16. They are
-    summed in float32, and all else is computed in float32, either way."""
+    """What products and convolutions round their operands to: float32 or bfloat16. They are summed in float32, and all
+    else is computed in float32, either way."""
     blas: bool = False
     """Plain matrix products of float and double call a BLAS (SciPy's); what follows them is a region of its own."""

@@ -156,7 +156,8 @@ class _Fusion:
             return False
         if isinstance(group.anchor.computation, c.IntegerMatMul | c.IntegerConvolution | c.IntegerProduct):
             return types <= _WITH_INTEGERS and region.output.dtype in _WITH_INTEGERS
-        if isinstance(group.anchor.computation, c.BfloatMatMul | c.BfloatConvolution) or writes_bfloat16(group.anchor):
+        bfloats = c.BfloatMatMul | c.BfloatConvolution | c.BfloatProduct
+        if isinstance(group.anchor.computation, bfloats) or writes_bfloat16(group.anchor):
             return types <= {DType.FLOAT} and region.output.dtype in (DType.FLOAT, DType.BFLOAT16)
         normalised = softmax or isinstance(group.anchor.computation, c.Normalize)
         if normalised and region.output.dtype in _BYTES:

@@ -33,7 +33,8 @@ def _planned(lowered: Lowered, target: Target, choices: Choices) -> Plan:
     lowered, notes = place_halves(without_denormals(lowered), takes_epilogue), []
     asked = choices.precision == "bfloat16"
     if target.bfloat16_products:
-        lowered = in_bfloat16(lowered, takes_epilogue, exactly=not asked)
+        packs = target.bfloat16_products == "tiles"
+        lowered = in_bfloat16(lowered, takes_epilogue, exactly=not asked, packs=packs)
     elif asked:
         notes.append(NO_BFLOAT16)
     groups = fuse(lowered, takes_epilogue, takes_scaling)

@@ -17,7 +17,7 @@ import numpy as np
 from jitonnx.computation import computations as c
 from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowered, Statement
-from jitonnx.ir.dims import concrete, integers, known, product
+from jitonnx.ir.dims import concrete, integers, known, product, usual
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Node, Value
 from jitonnx.ir.types import TensorType
@@ -31,6 +31,10 @@ _LEAST_PRODUCTS = 1 << 9
 _LEAST_OF_MATRIX = 1 << 12
 """The same in a product, which may have one: 0.67 of float32's speed was measured with 512 elements and few rows."""
 _LEAST_COLUMNS, _LEAST_DEPTH = 8, 20
+_LEAST_ROWS = 16
+"""Rows of a product of computed matrices."""
+_LEAST_OF_COMPUTED = 1 << 16
+"""Products of all of these."""
 _DEPTH_IN_PLANES = 27
 """Products of an element, such as 3 x 3 of 3 channels, up to which a convolution is faster in float32 if its result is
 given out: it then writes planes of pixels, which tile registers do not, and copying 64 channels of 224 x 224 takes
@@ -43,16 +47,21 @@ _SHARED_COLUMNS = 768
 """Columns of all products of a value from which on it is rounded once, in a pass of its own, if it is nowhere else."""
 
 
-def in_bfloat16(lowered: Lowered, takes_epilogue: Callable[[Statement], bool], exactly: bool) -> Lowered:
+def in_bfloat16(lowered: Lowered, takes_epilogue: Callable[[Statement], bool], exactly: bool, packs: bool) -> Lowered:
     """The same statements with products and convolutions in bfloat16 where that is faster.
 
-    exactly: only those whose operands are numbers of bfloat16 anyway, as in models of that type.
+    exactly: only those whose operands are numbers of bfloat16 anyway, as in models of that type. packs: computed
+    matrices are packed in a run, so that products of two of them are among these.
     """
     given_out = _given_out(lowered)
-    chosen = {s: made for s in lowered.statements if (made := _in_bfloat16(s, given_out)) is not None}
+    chosen = {s: made for s in lowered.statements if (made := _in_bfloat16(s, given_out, packs)) is not None}
     if exactly:
         numbers = _numbers(lowered) if chosen else set()
-        chosen = {s: made for s, made in chosen.items() if s.inputs[0] in numbers and _are_numbers(s.inputs[1])}
+        chosen = {
+            s: made
+            for s, made in chosen.items()
+            if all(value in numbers or _are_numbers(value) for value in s.inputs[:2])
+        }
     if not chosen:
         return lowered
     rounding = _Rounding(_Values(lowered, chosen, takes_epilogue))
@@ -80,15 +89,17 @@ def _given_out(lowered: Lowered) -> set[Value]:
     return found
 
 
-def _in_bfloat16(statement: Statement, given_out: set[Value]) -> c.Computation | None:
+def _in_bfloat16(statement: Statement, given_out: set[Value], packs: bool) -> c.Computation | None:
     """What stands in the place of a statement's computation; None for what stays as it is."""
     computation = statement.computation
     if not isinstance(computation, c.MatMul | c.Convolution):
         return None
     x, weights = statement.inputs[:2]
     assert x is not None and weights is not None
-    if weights.constant is None or x.constant is not None or x.dtype is not DType.FLOAT:
+    if x.constant is not None or x.dtype is not DType.FLOAT:
         return None
+    if weights.constant is None:
+        return c.BfloatProduct() if packs and isinstance(computation, c.MatMul) and _packing_pays(x, weights) else None
     if isinstance(computation, c.MatMul):
         *batch, depth, columns = weights.constant.shape
         pays = _pays(depth, columns) and depth * columns >= _LEAST_OF_MATRIX
@@ -139,6 +150,19 @@ _PIECE = 1 << 16
 
 def _pays(depth: int, columns: int) -> bool:
     return depth >= _LEAST_DEPTH and columns >= _LEAST_COLUMNS and depth * columns >= _LEAST_PRODUCTS
+
+
+def _packing_pays(a: Value, b: Value) -> bool:
+    """Whether a product of computed matrices is faster with the second one packed: for several rows."""
+    if len(a.shape) < 2 or len(b.shape) < 2:
+        return False
+    rows, (depth, columns) = (
+        usual(product(a.shape[:-1]) if len(b.shape) == 2 else a.shape[-2]),
+        map(usual, b.shape[-2:]),
+    )
+    matrices = 1 if len(b.shape) == 2 else usual(product(b.shape[:-2]))
+    many = matrices * rows * depth * columns >= _LEAST_OF_COMPUTED
+    return rows >= _LEAST_ROWS and many and _pays(depth, columns)
 
 
 class _Values:
@@ -193,6 +217,8 @@ class _Values:
     def _wants(self, reader: Statement, value: Value) -> bool:
         """Whether a reader would rather have a value in bfloat16."""
         if reader in self.chosen:
+            if isinstance(self.chosen[reader], c.BfloatProduct):
+                return True
             return reader.inputs[0] is value and value not in reader.inputs[1:]
         return _keeps_rounding(reader) and reader.outputs[0] in self.rounded
 
@@ -260,8 +286,9 @@ class _Rounding:
         """The statement, and what rounds its results."""
         computation, node = self._values.chosen.get(statement, statement.computation), statement.node
         inputs = list(statement.inputs)
-        if statement in self._values.chosen and inputs[0] is not None:
-            inputs[0] = self._half.get(inputs[0], inputs[0])
+        if statement in self._values.chosen:
+            rounded = 2 if isinstance(computation, c.BfloatProduct) else 1
+            inputs[:rounded] = [value and self._half.get(value, value) for value in inputs[:rounded]]
         if isinstance(computation, c.Map):
             computation, inputs = self._on_images(computation, inputs)
         if _keeps_rounding(statement):

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from jitonnx.kernels.attention.kernel import Attention, Head
 from jitonnx.kernels.attention.spec import BLOCK_ROWS, PADDING, STEP
-from jitonnx.kernels.language import ir, types
-from jitonnx.kernels.language.code import Code, Pointer, remainder, shuffled, smaller
-from jitonnx.kernels.language.half import narrow_for_products
+from jitonnx.kernels.language import types
+from jitonnx.kernels.language.code import Code, Pointer, remainder, smaller
 from jitonnx.kernels.language.trace import Traced, one_if
 from jitonnx.kernels.parts.amx import clear, multiply, store
 from jitonnx.kernels.parts.layouts import LINE, TILE
-from jitonnx.kernels.transpose.tiles import transposed
+from jitonnx.kernels.parts.tiled_packing import rounded_step, tile_of_columns, tile_of_rows
 
 _PANEL_STEP = 2 * TILE * LINE
 """Bytes of a step of a panel of 32 columns: two tiles."""
@@ -47,27 +46,24 @@ class Tiled(Attention):
         depth_steps = (size.depth + (STEP - 1)) / STEP
         with code.loop(size.keys, 0, TILE) as first, code.loop(depth_steps) as step:
             panel = self.k_tiles.at((first / STEP * depth_steps + step) * _PANEL_STEP)
-            tile = panel.at(remainder(first / TILE, code.integer(2)) * (TILE * LINE)).to(types.int32)
+            tile = panel.at(remainder(first / TILE, code.integer(2)) * (TILE * LINE))
             live = size.depth - step * STEP
-            rows = [
-                _words(_rounded(k.at(smaller(first + n, size.keys - 1) * size.k_row + step * STEP), live))
-                for n in range(TILE)
-            ]
-            for n, vector in enumerate(transposed(rows)):
-                tile.store(n * TILE, vector)
+
+            def column_of(n: int, first: Traced = first, step: Traced = step) -> Pointer:
+                return k.at(smaller(first + n, size.keys - 1) * size.k_row + step * STEP)
+
+            tile_of_columns(tile, column_of, live)
         key_steps = (size.keys + (STEP - 1)) / STEP
         with code.loop(size.value_depth, 0, TILE) as column, code.loop(key_steps) as step:
             panel = self.v_tiles.at((column / STEP * key_steps + step) * _PANEL_STEP)
-            tile = panel.at(remainder(column / TILE, code.integer(2)) * (TILE * LINE)).to(types.uint16)
-            for pair in range(TILE):
-                rows = []
-                for key in (step * STEP + 2 * pair, step * STEP + 2 * pair + 1):
-                    live = (size.value_depth - column) * one_if(key < size.keys)
-                    place = v.at(smaller(key, size.keys - 1) * size.v_row + column)
-                    rows.append(place.load(0, TILE, live))
-                both = narrow_for_products(*rows)
-                order = [side * TILE + n for n in range(TILE) for side in range(2)]
-                tile.store(pair * STEP, shuffled(both, both, order))
+            tile = panel.at(remainder(column / TILE, code.integer(2)) * (TILE * LINE))
+
+            def row_of(n: int, column: Traced = column, step: Traced = step) -> tuple[Pointer, Traced]:
+                key = step * STEP + n
+                live = (size.value_depth - column) * one_if(key < size.keys)
+                return v.at(smaller(key, size.keys - 1) * size.v_row + column), live
+
+            tile_of_rows(tile, row_of)
 
     def _emit_rows(self, head: Head) -> None:
         code, spec = self.code, self.spec
@@ -97,7 +93,7 @@ class Tiled(Attention):
         depth_steps, key_steps = ((extent + (STEP - 1)) / STEP for extent in (size.depth, size.keys))
         with code.loop(live) as r, code.loop(depth_steps) as step:
             row = self.q_rows.at(r * self.q_pitch).to(types.uint16)
-            row.store(step * STEP, _rounded(q.at(r * size.q_row + step * STEP), size.depth - step * STEP))
+            row.store(step * STEP, rounded_step(q.at(r * size.q_row + step * STEP), 0, size.depth - step * STEP))
         with code.loop(seen, 0, STEP) as key:
             panel = self.k_tiles.at(key * (depth_steps * (_PANEL_STEP // STEP)))
             scores = self.scores.at(key).as_bytes()
@@ -109,7 +105,7 @@ class Tiled(Attention):
             columns = self._columns(start + r, seen)
             row, weights = self.scores.at(r * self.score_row), self.weights.at(r * self.weight_pitch).to(types.uint16)
             with code.loop(seen, 0, STEP) as key:
-                weights.store(key, _rounded(row.at(key), columns - key))
+                weights.store(key, rounded_step(row, key, columns - key))
         seen_steps = (seen + (STEP - 1)) / STEP
         with code.loop(size.value_depth, 0, STEP) as column:
             panel = self.v_tiles.at(column * (key_steps * (_PANEL_STEP // STEP)))
@@ -143,14 +139,3 @@ class Tiled(Attention):
             for branch, rows in ((two, 2), (one, 1)):
                 with branch:
                     self.code.subroutine(f"product.{rows}", arguments, write, inline=False)
-
-
-def _rounded(source: Pointer, live: Traced) -> Traced:
-    """STEP float32 as the bits of bfloat16; those from `live` on 0 and not read."""
-    return narrow_for_products(source.load(0, TILE, live), source.load(TILE, TILE, live - TILE))
-
-
-def _words(halves: Traced) -> Traced:
-    """Pairs of 16 bits as words."""
-    value = halves.builder.bitcast(halves.value, ir.VectorType(ir.IntType(32), TILE))
-    return Traced(halves.builder, types.int32, value)

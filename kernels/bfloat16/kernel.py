@@ -7,16 +7,13 @@ from contextlib import AbstractContextManager, nullcontext
 from jitonnx.kernels.bfloat16.matrices import HEIGHTS, Sums
 from jitonnx.kernels.bfloat16.spec import STRIP, BfloatBuffers, BfloatSpec, MatricesSpec
 from jitonnx.kernels.language import types
-from jitonnx.kernels.language.code import Code, Kernel, Pointer, Variable, remainder, smaller
+from jitonnx.kernels.language.code import Code, Kernel, Variable, remainder, smaller
 from jitonnx.kernels.language.epilogue import Epilogue, Stage
-from jitonnx.kernels.language.half import narrow_for_products
 from jitonnx.kernels.language.trace import Traced
 from jitonnx.kernels.parts.layouts import LINE, TILE
 from jitonnx.kernels.parts.tiled_kernel import Block, TiledKernel
+from jitonnx.kernels.parts.tiled_packing import rounded_step
 from jitonnx.kernels.parts.tiled_rows import Copying
-
-_LANES = 16
-"""float32 that are rounded at a time: a vector of CPUs with tiles, four of AArch64."""
 
 
 def build(spec: BfloatSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
@@ -28,36 +25,41 @@ def build(spec: BfloatSpec, lanes: int, epilogue: Stage | None = None) -> Kernel
         raise ValueError(f"Bug: sums are float32, not {spec.result}, without an epilogue")
 
     def body(code: Code, begin: Traced, end: Traced) -> None:
-        # What is rounded to bfloat16 fills a cache line.
-        whole = spec.result == "bfloat16" and not by_matrices
-        applied = Epilogue(code, epilogue, types.float32, spec.width if whole else lanes, _TYPES[spec.result])
-        if not applied.unrolls:
-            applied = Epilogue(code, epilogue, types.float32, lanes, _TYPES[spec.result])
-        (_Matrices if by_matrices else _Bfloat)(code, spec, applied).emit(begin, end)
+        (_Matrices if by_matrices else Bfloat)(code, spec, applied_to(code, spec, lanes, epilogue)).emit(begin, end)
 
     return body
 
 
-_TYPES = {"bfloat16": types.uint16, "float32": types.float32}
+def applied_to(code: Code, spec: BfloatSpec, lanes: int, epilogue: Stage | None) -> Epilogue:
+    """An epilogue as kernels apply it. What is rounded to bfloat16 fills a cache line where tiles are stored."""
+    whole = spec.result == "bfloat16" and not isinstance(spec, MatricesSpec)
+    applied = Epilogue(code, epilogue, types.float32, spec.width if whole else lanes, ELEMENTS[spec.result])
+    return applied if applied.unrolls else Epilogue(code, epilogue, types.float32, lanes, ELEMENTS[spec.result])
 
 
-class _Bfloat(TiledKernel):
+ELEMENTS = {"bfloat16": types.uint16, "float32": types.float32}
+"""As which kernels see the types of x and y."""
+
+
+class Bfloat(TiledKernel):
+    """Emits one kernel of tiles."""
+
     PRODUCT = "tdpbf16ps"
 
     def __init__(self, code: Code, spec: BfloatSpec, epilogue: Epilogue) -> None:
-        x, w, y = code.buffers(BfloatBuffers, _TYPES[spec.x_type], w=types.uint8, y=_TYPES[spec.result])
+        x, w, y = code.buffers(BfloatBuffers, ELEMENTS[spec.x_type], w=types.uint8, y=ELEMENTS[spec.result])
         super().__init__(code, spec, x, w, y, epilogue)
         self._bfloat = spec
 
-    def inner(self, code: Code) -> _Bfloat:
+    def inner(self, code: Code) -> Bfloat:
         return type(self)(code, self._bfloat, self.epilogue)
 
-    def copying(self) -> Copying:
+    def copying(self, matrix: Traced) -> Copying:
         outside = self.code.number(types.uint16, 0, self.spec.step)
-        return Copying(self.code, self.size, self.x, outside, _rounded, self.spec.planes)
+        return Copying(self.code, self.size, self.left(matrix), outside, rounded_step, self.spec.planes)
 
 
-class _Matrices(_Bfloat):
+class _Matrices(Bfloat):
     """Sums in vector registers, of a strip of columns of some rows at a time."""
 
     TILES = False
@@ -77,13 +79,13 @@ class _Matrices(_Bfloat):
     ) -> Variable:
         self.finish_rest(old, self.code.variable(self.code.integer(0)))
         code, size, spec, r, column = self.code, self.size, self.spec, new.row, new.column
-        w = self.w.at(column / spec.width * (self.steps * (spec.width * LINE)))
+        w = self.right(new.matrix).at(column / spec.width * (self.steps * (spec.width * LINE)))
         columns = smaller(size.out_channels - column, spec.width)
         most, least = HEIGHTS
 
         def strips(height: int, first: Traced) -> None:
             within = remainder(first, code.integer(TILE))
-            tile, pitch = self.tile(new.pixel, r + (first - within), count)
+            tile, pitch = self.tile(new.matrix, new.pixel, r + (first - within), count)
             x = tile.at(within * pitch)
             with code.loop(columns, 0, STRIP) as strip:
                 sums = Sums(code, height)
@@ -105,12 +107,3 @@ class _Matrices(_Bfloat):
 
     def put_sums(self) -> None:
         """Sums are in memory."""
-
-
-def _rounded(source: Pointer, at: Traced, live: Traced | None = None) -> Traced:
-    """A step of elements as bfloat16, those from `live` on 0."""
-    if source.element is types.uint16:
-        return source.load(at, 2 * _LANES, live)
-    first = source.load(at, _LANES, live)
-    second = source.load(at + _LANES, _LANES, None if live is None else live - _LANES)
-    return narrow_for_products(first, second)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -40,7 +41,7 @@ class BfloatSpec(TiledSpec):
     """float32 or bfloat16, which the epilogue gives then, as its bits."""
 
     BUFFERS = BfloatBuffers
-    SIZES = TiledSizes
+    SIZES: ClassVar[type[Arguments]] = TiledSizes
     ITEM_BYTES = 2
     TASK_PRODUCTS = 1 << 22
 

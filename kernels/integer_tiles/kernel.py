@@ -46,7 +46,7 @@ class _IntegerTiles(TiledKernel):
     def inner(self, code: Code) -> _IntegerTiles:
         return _IntegerTiles(code, self._integers, self.epilogue)
 
-    def copying(self) -> Copying:
+    def copying(self, matrix: Traced) -> Copying:
         return Copying(self.code, self.size, self.x, self._zero().spread(LINE), _taken)
 
     def begin_epilogue(self, column: Traced) -> None:

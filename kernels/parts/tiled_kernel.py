@@ -51,8 +51,10 @@ _Value = TypeVar("_Value")
 class Block(NamedTuple, Generic[_Value]):
     """A block of sums: of which output pixels and columns they are."""
 
+    matrix: _Value
+    """The number of the product, where there are several."""
     pixel: _Value
-    """The task's first."""
+    """The task's first, of the product."""
     row: _Value
     """Number of the first row of the task."""
     live: _Value
@@ -76,7 +78,8 @@ class TiledKernel:
     def __init__(self, code: Code, spec: TiledSpec, x: Pointer, w: Pointer, y: Pointer, epilogue: Epilogue) -> None:
         """The epilogue's lanes divide the width of a panel; it takes sums as they are."""
         self.code, self.spec, self.x, self.w, self.y, self.epilogue = code, spec, x, w.as_bytes(), y, epilogue
-        self.size = size = code.sizes(TiledSizes)
+        self.size: TiledSizes = code.sizes(spec.SIZES)
+        size = self.size
         taps = size.kernel_height * size.kernel_width
         self.elements = size.channels * (1 if spec.by_taps else taps)
         self.tap_steps = (self.elements + (spec.step - 1)) / spec.step
@@ -98,9 +101,25 @@ class TiledKernel:
         """The same in another function of the module."""
         raise NotImplementedError
 
-    def copying(self) -> Copying:
+    def copying(self, matrix: Traced) -> Copying:
         """What copies rows to scratch memory."""
         raise NotImplementedError
+
+    def part(self, number: Traced) -> tuple[Traced, Traced]:
+        """Of which product the task with a number of rows is, and its number there."""
+        return self.code.integer(0), number
+
+    def left(self, matrix: Traced) -> Pointer:
+        """The rows of a product."""
+        return self.x
+
+    def right(self, matrix: Traced) -> Pointer:
+        """The panels of a product."""
+        return self.w
+
+    def result(self, matrix: Traced) -> Pointer:
+        """The rows that a product gives."""
+        return self.y
 
     def pace(self) -> Traced:
         """How many rows of the block before go through the epilogue with each step, in 1 / _FRACTIONS, if steps share
@@ -125,26 +144,27 @@ class TiledKernel:
                 first_column = remainder(task, column_tasks) * size.task_columns
                 end_column = smaller(first_column + size.task_columns, size.out_channels)
                 number = task / column_tasks
+                matrix, number = self.part(number)
                 with code.when(first_call):
-                    self._fetch(first_column)
+                    self.fetch(matrix, first_column)
                 with code.when(first_call | first_column.equals(0)):
-                    self._prepare(number)
+                    self.prepare(matrix, number, first_call)
                 pixel, count = self._rows_of(number)
                 with code.loop(count, 0, size.group_rows) as first:
                     last = smaller(first + size.group_rows, count)
                     fetches = one_if(first_call & first.equals(0))
-                    self._prepare_group(pixel, first, last)
+                    self._prepare_group(matrix, pixel, first, last)
                     with code.loop(end_column, first_column, self.spec.width) as column:
-                        self._emit_panel(before, pixel, first, last, count, column, fetches, pace)
+                        self._emit_panel(before, matrix, pixel, first, last, count, column, fetches, pace)
             self.put_sums()
             last_block = Block(*(variable.get() for variable in before))
             self.begin_epilogue(last_block.column)
             self.finish_rest(last_block, code.variable(code.integer(0)))
 
-    def _fetch(self, column: Traced) -> None:
+    def fetch(self, matrix: Traced, column: Traced) -> None:
         """Asks for the beginning of a panel, while rows are copied."""
         panel = self.steps * (self.spec.width * LINE)
-        first = self.w.at(column / self.spec.width * panel)
+        first = self.right(matrix).at(column / self.spec.width * panel)
         with self.code.loop(smaller(panel, _FETCHED_BYTES), step=LINE) as at:
             emit_prefetch(self.code.builder, first.at(at).value)
 
@@ -162,12 +182,12 @@ class TiledKernel:
             image, first, rows = self._band_of(number)
             return (image * size.out_height + first) * size.out_width, (rows - 1) * self.across + size.out_width
         first = number * size.task_rows
-        return first, smaller(size.task_rows, size.images * size.out_height * size.out_width - first)
+        return first, smaller(size.task_rows, self.spec.product_rows(size) - first)
 
-    def _prepare(self, number: Traced) -> None:
-        """Copies what the task with a number of rows needs."""
+    def prepare(self, matrix: Traced, number: Traced, first_call: Traced) -> None:
+        """Copies what the task with a number of rows needs. first_call: whether it is the first of this call."""
         code, size, spec = self.code, self.size, self.spec
-        copying = self.copying()
+        copying = self.copying(matrix)
         if spec.by_bands:
             image, first, rows = self._band_of(number)
             above, needed = first * size.stride_height - size.pad_top, band_rows(size, rows)
@@ -182,19 +202,19 @@ class TiledKernel:
             copying.rows(self.rows, first + (count - rest), rest, self.elements)
             return
         with code.when(size.task_columns < size.out_channels):
-            self._copy(first, count)
+            self._copy(matrix, first, count)
 
-    def _prepare_group(self, pixel: Traced, first: Traced, last: Traced) -> None:
-        """Copies what rows first, …, last - 1 of a task need, which `_prepare` did not."""
+    def _prepare_group(self, matrix: Traced, pixel: Traced, first: Traced, last: Traced) -> None:
+        """Copies what rows first, …, last - 1 of a task need, which `prepare` did not."""
         if self.spec.way == "unfolded":
-            self._unfold(first, last)
+            self._unfold(matrix, first, last)
         elif self.spec.way in ("copied", "gathered"):
             with self.code.when(self.alone):
-                self._copy(pixel + first, last - first)
+                self._copy(matrix, pixel + first, last - first)
 
-    def _copy(self, first: Traced, count: Traced) -> None:
+    def _copy(self, matrix: Traced, first: Traced, count: Traced) -> None:
         """Copies rows from number `first` on."""
-        copying = self.copying()
+        copying = self.copying(matrix)
         if self.spec.way == "gathered":
             copying.gathered(self.rows, first, count, self.elements)
         else:
@@ -205,10 +225,10 @@ class TiledKernel:
         """The rows of an image with their padding, of which "unfolded" takes the taps, behind those of a group."""
         return self.rows.at((self.size.group_rows + SLACK_ROWS) * self.size.row_bytes)
 
-    def _unfold(self, first: Traced, last: Traced) -> None:
+    def _unfold(self, matrix: Traced, first: Traced, last: Traced) -> None:
         """Copies the taps of a group of the task's output pixels: few, which stay in the first-level cache."""
         code, spec, width = self.code, self.spec, self.size.out_width
-        copying, lines, at = self.copying(), self._lines(), code.variable(first)
+        copying, lines, at = self.copying(matrix), self._lines(), code.variable(first)
         with code.loop_while(lambda: at.get() < last):
             row = at.get() / width
             column = at.get() - row * width
@@ -223,6 +243,7 @@ class TiledKernel:
     def _emit_panel(
         self,
         before: Block[Variable],
+        matrix: Traced,
         pixel: Traced,
         first: Traced,
         last: Traced,
@@ -236,18 +257,19 @@ class TiledKernel:
         code, whole = self.code, last - TILE
         if self.spec.high > 2:
             with code.loop(last, first, self.spec.high * TILE) as r:
-                self._emit_block(self.spec.high, before, pixel, r, count, column, fetches, pace)
+                self._emit_block(self.spec.high, before, matrix, pixel, r, count, column, fetches, pace)
             return
         with code.loop(whole, first, 2 * TILE) as r:
-            self._emit_block(2, before, pixel, r, count, column, fetches, pace)
+            self._emit_block(2, before, matrix, pixel, r, count, column, fetches, pace)
         rest = remainder(last - first, code.integer(2 * TILE))
         with code.when((rest > 0) & (rest <= TILE)):
-            self._emit_block(1, before, pixel, last - rest, count, column, fetches, pace)
+            self._emit_block(1, before, matrix, pixel, last - rest, count, column, fetches, pace)
 
     def _emit_block(
         self,
         tiles: int,
         before: Block[Variable],
+        matrix: Traced,
         pixel: Traced,
         r: Traced,
         count: Traced,
@@ -257,7 +279,7 @@ class TiledKernel:
     ) -> None:
         """Sums of a block, which comes in the place of the one before; that one is finished."""
         old = Block(*(variable.get() for variable in before))
-        new = Block(pixel, r, smaller(count - r, tiles * TILE), column)
+        new = Block(matrix, pixel, r, smaller(count - r, tiles * TILE), column)
 
         def write(code: Code, *arguments: Traced) -> None:
             split = len(Block._fields)
@@ -284,10 +306,10 @@ class TiledKernel:
         code, spec = self.code, self.spec
         columns, r, column = spec.width // TILE, new.row, new.column
         panel_step = spec.width * LINE
-        w = self.w.at(column / spec.width * (self.steps * panel_step))
+        w = self.right(new.matrix).at(column / spec.width * (self.steps * panel_step))
         ahead = code.integer(_AHEAD * panel_step) if spec.once else self.steps * panel_step
         following = w.at(ahead + r / (spec.high * TILE) * (self.steps * (spec.fetched * LINE)))
-        x = [self.tile(new.pixel, r + i * TILE, count) for i in range(tiles)]
+        x = [self.tile(new.matrix, new.pixel, r + i * TILE, count) for i in range(tiles)]
         finished = code.variable(code.integer(0))
         plain, streams_w = self._plain(old), spec.near or spec.by_taps
         self.begin_epilogue(old.column)
@@ -348,7 +370,7 @@ class TiledKernel:
                 pixels = i * size.dilation_height * self.across + j * size.dilation_width
                 yield pixels * size.row_bytes + step * LINE
 
-    def tile(self, pixel: Traced, r: Traced, count: Traced) -> tuple[Pointer, Traced]:
+    def tile(self, matrix: Traced, pixel: Traced, r: Traced, count: Traced) -> tuple[Pointer, Traced]:
         """Tell where the tile of x from the task's row r on lies, and how many bytes its rows are apart."""
         code, size, spec = self.code, self.size, self.spec
         within = r & (2 * TILE - 1) if spec.near else r
@@ -361,7 +383,7 @@ class TiledKernel:
             return self.rows.at(copied * size.row_bytes), size.row_bytes
         if spec.way == "padded":
             return self.rows.at(r * size.row_bytes), size.row_bytes
-        x = self.x.at((pixel + r) * size.x_pixel).as_bytes()
+        x = self.left(matrix).at((pixel + r) * size.x_pixel).as_bytes()
         part = r + TILE > count
         return x.unless(part, self.rows), select(part, size.row_bytes, size.x_pixel * self.spec.ITEM_BYTES)
 
@@ -384,7 +406,7 @@ class TiledKernel:
         again = select((place >= missing) & (at >= missing), missing, 0)
         with code.when(run > 0):
             pixel = block.pixel + row * size.out_width + place - again
-            self._finish(at - again, run + again, pixel, block.column)
+            self._finish(block.matrix, at - again, run + again, pixel, block.column)
         if self.spec.by_taps:
             finished.set(select(run > 0, at + run, at + (self.across - place)))
         else:
@@ -402,6 +424,7 @@ class TiledKernel:
         to be told much."""
         code, size, lanes = self.code, self.size, self.epilogue.lanes
         vectors, row, column = self.spec.width // lanes, block.pixel + block.row, block.column
+        y = self.result(block.matrix)
         rows = self.TOGETHER if self.epilogue.unrolls else 1
         with code.loop(end, first, rows) as i:
             emit_finish_whole(
@@ -409,9 +432,9 @@ class TiledKernel:
                 self.epilogue,
                 (rows, vectors),
                 self._sums(i, rows),
-                self.y.at((row + i) * size.y_pixel + column).value,
+                y.at((row + i) * size.y_pixel + column).value,
                 size.y_pixel.value,
-                (code.integer(0), row + i, column),
+                (block.matrix, row + i, column),
             )
 
     def _sums(self, first: Traced, rows: int) -> list[ir.Value]:
@@ -424,15 +447,15 @@ class TiledKernel:
             totals = [[total + more for total, more in zip(of_row, row, strict=True)] for of_row in totals]
         return [total.value for of_row in totals for total in of_row]
 
-    def _finish(self, first: Traced, count: Traced, row: Traced, column: Traced) -> None:
+    def _finish(self, matrix: Traced, first: Traced, count: Traced, row: Traced, column: Traced) -> None:
         """`count` rows of sums from number `first` on become rows of y from `row` on."""
 
-        def write(code: Code, first: Traced, count: Traced, row: Traced, column: Traced) -> None:
-            self.inner(code)._write_finish(first, count, row, column)
+        def write(code: Code, matrix: Traced, first: Traced, count: Traced, row: Traced, column: Traced) -> None:
+            self.inner(code)._write_finish(matrix, first, count, row, column)
 
-        self.code.subroutine("finish", [first, count, row, column], write, inline=False)
+        self.code.subroutine("finish", [matrix, first, count, row, column], write, inline=False)
 
-    def _write_finish(self, first: Traced, count: Traced, row: Traced, column: Traced) -> None:
+    def _write_finish(self, matrix: Traced, first: Traced, count: Traced, row: Traced, column: Traced) -> None:
         code, size, width = self.code, self.size, self.spec.width
         vectors, last = width // self.epilogue.lanes, larger(count - self.TOGETHER, 0)
         with code.loop(count, 0, self.TOGETHER) as start:
@@ -442,9 +465,9 @@ class TiledKernel:
                 self.epilogue,
                 shape=(self.TOGETHER, vectors),
                 sums=self._sums(first + i, self.TOGETHER),
-                c=self.y.at((row + i) * size.y_pixel + column).value,
+                c=self.result(matrix).at((row + i) * size.y_pixel + column).value,
                 ldc=size.y_pixel.value,
                 live=(size.out_channels - column).value,
-                place=(code.integer(0), row + i, column),
+                place=(matrix, row + i, column),
                 rows_live=(count - i).value,
             )

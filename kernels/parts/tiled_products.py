@@ -112,6 +112,19 @@ class TiledSpec(KernelSpec):
         return self.way in ("padded", "unfolded")
 
     @property
+    def packs(self) -> bool:
+        """Whether a task packs all of its product's w itself."""
+        return False
+
+    def products(self, given: Any) -> Any:
+        """How many products there are, each of rows and panels of its own."""
+        return 1
+
+    def product_rows(self, given: Any) -> Any:
+        """Rows of each."""
+        return rows_of(given)
+
+    @property
     def packing(self) -> tuple[str, bool, int]:
         """All that the layout of packed weights depends on."""
         return self.family, self.by_taps, self.width
@@ -143,7 +156,8 @@ class TiledSpec(KernelSpec):
                 most = larger(_ROWS_BYTES // larger(sizes.stride_height * line_bytes, 1), 1)
             outer, least = sizes.images, 2 * halo
         else:
-            unit, units, outer = self.high * TILE, -(-rows_of(sizes) // (self.high * TILE)), 1
+            unit, outer = self.high * TILE, self.products(sizes)
+            units = -(-self.product_rows(sizes) // unit)
             all_fit = self.way == "in place" or below(units * unit * row_bytes, _ALL_ROWS_BYTES + 1)
             each = _ROWS_BYTES + all_fit * (_ALL_ROWS_BYTES - _ROWS_BYTES)
             most, least = larger(each // larger(unit * row_bytes, 1), 1), 1
@@ -152,16 +166,16 @@ class TiledSpec(KernelSpec):
         wanted = larger(smaller(units * unit * outer * depth * n // self.TASK_PRODUCTS, _TASKS) // larger(outer, 1), 1)
         row_tasks = larger(smaller(units // larger(least, 1), 1 + near * (wanted - 1)), -(-units // most), 1)
         taps = sizes.kernel_height * sizes.kernel_width if self.by_taps else 1
-        columns_most = (
-            panels
-            if self.way == "in place"
-            else larger(n * taps // _COPIED_COLUMNS, smaller(2 * n // _COPIED_COLUMNS, 2), 1)
-        )
+        columns_most = panels
+        if self.packs:
+            columns_most = 1
+        elif self.way != "in place":
+            columns_most = larger(n * taps // _COPIED_COLUMNS, smaller(2 * n // _COPIED_COLUMNS, 2), 1)
         column_tasks = larger(smaller(panels, columns_most, -(-wanted // row_tasks)), 1)
         units_each, columns_each = larger(-(-units // row_tasks), 1), larger(-(-panels // column_tasks), 1) * self.width
         task_rows = units_each if self.by_bands else units_each * unit
         group = 2 * TILE if self.near else units_each * larger(unit, 1)
-        return TiledSizes.following(
+        return self.SIZES.following(  # type: ignore[no-any-return]
             sizes,
             task_rows=task_rows,
             task_columns=columns_each,
@@ -174,7 +188,7 @@ class TiledSpec(KernelSpec):
         columns = -(-sizes.out_channels // sizes.task_columns)
         if self.by_bands:
             return sizes.images * -(-sizes.out_height // sizes.task_rows) * below(0, sizes.out_width) * columns
-        return -(-rows_of(sizes) // sizes.task_rows) * columns
+        return self.products(sizes) * -(-self.product_rows(sizes) // sizes.task_rows) * columns
 
     def scratch_bytes(self, sizes: TiledSizes) -> int:
         """The sums of a block; the task's rows, and behind them what tiles and copies reach."""

@@ -152,19 +152,134 @@ def test_depthwise_convolutions_between_products(shape: tuple[int, ...]) -> None
 
 @needs_bfloat16_products
 def test_only_what_gains() -> None:
-    """Weights of the run, of few columns, and groups stay in float32."""
+    """Few rows times a computed matrix, weights of few columns, and groups stay in float32."""
     weights = {"a": random(64, 3), "d": random(64, 1, 3, 3)}
     nodes = [
         node("MatMul", ["x", "y"], ["p"]),
         node("MatMul", ["p", "a"], ["z"]),
         node("Conv", ["i", "d"], ["o"], group=64),
     ]
-    inputs = [tensor("x", [32, 64]), tensor("y", [64, 64]), tensor("i", [1, 64, 8, 8])]
-    made = model(nodes, inputs, [tensor("z", [32, 3]), tensor("o", [1, 64, 6, 6])], weights)
+    inputs = [tensor("x", [8, 64]), tensor("y", [64, 64]), tensor("i", [1, 64, 8, 8])]
+    made = model(nodes, inputs, [tensor("z", [8, 3]), tensor("o", [1, 64, 6, 6])], weights)
     run, exact = session(made), session(made, "float32")
-    feeds = {"x": random(32, 64), "y": random(64, 64), "i": random(1, 64, 8, 8)}
+    feeds = {"x": random(8, 64), "y": random(64, 64), "i": random(1, 64, 8, 8)}
     for ours, theirs in zip(run.run(None, feeds), exact.run(None, feeds), strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+COMPUTED = [
+    # a, b, axes of a, axes of b
+    ((65, 100), (100, 33), None, None),
+    ((64, 300), (300, 260), None, None),
+    ((70, 40), (33, 40), None, (1, 0)),
+    ((40, 70), (33, 40), (1, 0), (1, 0)),
+    ((3, 50, 70), (3, 70, 41), None, None),
+    ((2, 3, 50, 70), (1, 3, 70, 41), None, None),
+    ((2, 3, 50, 70), (2, 1, 41, 70), None, (0, 1, 3, 2)),
+    ((2, 3, 50, 70), (70, 41), None, None),
+    ((50, 70), (5, 70, 41), None, None),
+    ((2, 30, 4, 64), (2, 31, 4, 64), (0, 2, 1, 3), (0, 2, 3, 1)),
+    ((2, 3, 2, 20, 33), (2, 1, 2, 33, 40), None, None),
+]
+
+
+@needs_bfloat16_tiles
+@pytest.mark.parametrize("is_open", [False, True], ids=["known", "open"])
+@pytest.mark.parametrize(("a", "b", "a_axes", "b_axes"), COMPUTED)
+def test_two_computed_matrices(
+    a: tuple[int, ...],
+    b: tuple[int, ...],
+    a_axes: tuple[int, ...] | None,
+    b_axes: tuple[int, ...] | None,
+    is_open: bool,
+) -> None:
+    """Matrices that broadcast, transposed or not, with an epilogue."""
+    nodes = [
+        node("Transpose", ["a"], ["at"], perm=a_axes or range(len(a))),
+        node("Transpose", ["b"], ["bt"], perm=b_axes or range(len(b))),
+        node("MatMul", ["at", "bt"], ["p"]),
+        node("Add", ["p", "bias"], ["q"]),
+        node("Relu", ["q"], ["z"]),
+    ]
+    feeds = {"a": random(*a, seed=1), "b": random(*b, seed=2)}
+    left, right = feeds["a"].transpose(a_axes or range(len(a))), feeds["b"].transpose(b_axes or range(len(b)))
+    weights = {"bias": random(right.shape[-1], seed=3)}
+    expected = np.maximum(half(left) @ half(right) + weights["bias"], 0)
+    inputs = [
+        tensor(name, [f"{name}{axis}" for axis in range(len(shape) - 2)] + list(shape[-2:]) if is_open else shape)
+        for name, shape in (("a", a), ("b", b))
+    ]
+    if is_open and a_axes is None and b_axes is None:  # and so are the extents of the matrices
+        inputs = [tensor(name, [f"{name}{axis}" for axis in range(feeds[name].ndim)]) for name in "ab"]
+        inputs[1] = tensor("b", [*(f"b{axis}" for axis in range(len(b) - 1)), b[-1]])
+    made = model(nodes, inputs, [tensor("z", [None] * expected.ndim)], weights)
+    run = session(made)
+    (z,) = run.run(None, feeds)
+    assert any(label.startswith("bfloat16 product") for label in labels(run))
+    np.testing.assert_allclose(z, expected, rtol=1e-5, atol=2e-6 * np.abs(expected).max())
+
+
+@needs_bfloat16_tiles
+def test_two_computed_matrices_of_unusual_sizes_and_numbers() -> None:
+    """One session for empty matrices, single rows, infinities and NaN."""
+    nodes = [node("MatMul", ["a", "b"], ["z"])]
+    inputs = [tensor("a", ["n", "m", "k"]), tensor("b", ["n", "k", "l"])]
+    run = session(model(nodes, inputs, [tensor("z", ["n", "m", "l"])], {}))
+    for n, m, k, columns in [(0, 5, 7, 9), (2, 0, 7, 9), (2, 5, 0, 9), (2, 5, 7, 0), (1, 1, 1, 1), (3, 1, 40, 100)]:
+        a, b = random(n, m, k, seed=1), random(n, k, columns, seed=2)
+        (z,) = run.run(None, {"a": a, "b": b})
+        np.testing.assert_allclose(z, half(a) @ half(b), rtol=1e-5, atol=1e-5)
+    a, b = random(2, 20, 35, seed=1), random(2, 35, 33, seed=2)
+    a[0, 3, 4], a[1, 19, 34], b[0, 6, 7], b[1, 34, 32], a[0, 0, 0] = np.inf, np.nan, -np.inf, np.nan, 1e-39
+    (z,) = run.run(None, {"a": a, "b": b})
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_allclose(z, half(a) @ half(b), rtol=1e-5, atol=1e-5)
+
+
+@needs_bfloat16_tiles
+def test_computed_matrices_lie_in_bfloat16_between_products() -> None:
+    """What regions and products make for products of computed matrices alone is rounded as it is written."""
+    weights = {"w": random(64, 96, seed=1)}
+    nodes = [
+        node("MatMul", ["x", "w"], ["p"]),
+        node("Relu", ["p"], ["q"]),
+        node("Transpose", ["q"], ["t"], perm=[0, 2, 1]),
+        node("Tanh", ["y"], ["u"]),
+        node("MatMul", ["u", "t"], ["s"]),
+        node("MatMul", ["s", "q"], ["z"]),
+    ]
+    made = model(nodes, [tensor("x", [3, 50, 64]), tensor("y", [3, 40, 96])], [tensor("z", [3, 40, 96])], weights)
+    run = session(made)
+    products = [call for call in run.engine.compiled.plan.calls if call.label.startswith("bfloat16 product")]
+    kinds = [tuple(tensor.dtype.text for tensor in (call.buffers.x, call.buffers.y)) for call in products]
+    assert kinds == [("float", "bfloat16"), ("bfloat16", "bfloat16"), ("bfloat16", "float")]
+    assert [call.spec.w_type for call in products[1:]] == ["bfloat16", "bfloat16"]
+    feeds = {"x": random(3, 50, 64, seed=2), "y": random(3, 40, 96, seed=3)}
+    q = np.maximum(half(feeds["x"]) @ half(weights["w"]), 0)
+    expected = half(half(np.tanh(feeds["y"])) @ half(q).swapaxes(1, 2)) @ half(q)
+    (z,) = run.run(None, feeds)
+    np.testing.assert_allclose(z, expected, rtol=1e-3, atol=3e-3 * np.abs(expected).max())
+
+
+@needs_bfloat16_tiles
+@pytest.mark.parametrize(
+    ("type", "precision", "tiles"),
+    [(np.float16, "float32", False), (np.float16, "bfloat16", True), (ml_dtypes.bfloat16, "float32", True)],
+)
+def test_two_computed_matrices_of_half_precision(type: Any, precision: str, tiles: bool) -> None:
+    """Models in bfloat16 take tiles unasked, since their operands are numbers of that type; those in float16 do not."""
+    kind = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(type))
+    nodes = [node("MatMul", ["x", "y"], ["p"]), node("Relu", ["p"], ["z"])]
+    inputs = [tensor("x", [2, 48, 64], kind), tensor("y", [2, 64, 40], kind)]
+    run = session(model(nodes, inputs, [tensor("z", [2, 48, 40], kind)], {}), precision)
+    assert any(label.startswith("bfloat16 product") for label in labels(run)) is tiles
+    x, y = random(2, 48, 64, seed=1).astype(type), random(2, 64, 40, seed=2).astype(type)
+    (z,) = run.run(None, {"x": x, "y": y})
+    numbers = [array.astype(np.float32) for array in (x, y)]
+    if tiles:
+        numbers = [half(array) for array in numbers]
+    expected = np.maximum(numbers[0] @ numbers[1], 0)
+    np.testing.assert_allclose(z.astype(float), expected, rtol=2.0**-7, atol=2.0**-9)
 
 
 @needs_bfloat16_tiles
@@ -273,6 +388,16 @@ def test_whole_models_are_kept_apart(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (first[0] != first[1]).any()
     for ours, theirs in zip(first, again, strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("cpu", ["neoverse-v1", "neoverse-n1", "haswell", "sapphirerapids"])
+def test_two_computed_matrices_on_other_cpus(cpu: str) -> None:
+    """Without tile registers they are multiplied in float32."""
+    nodes = [node("MatMul", ["a", "b"], ["z"])]
+    graph = load(model(nodes, [tensor("a", [64, 64]), tensor("b", [64, 64])], [tensor("z", [64, 64])], {})).graph
+    optimize(graph, 99)
+    plan = make_plan(lower(graph), named(cpu), Choices(precision="bfloat16"))
+    assert [call.spec.family for call in plan.calls] == ["gemm"]
 
 
 @pytest.mark.parametrize(("cpu", "kernels"), [("neoverse-v1", 4), ("neoverse-n1", 0), ("haswell", 0)])

@@ -56,6 +56,7 @@ SELECTORS: dict[type[c.Computation], str] = {
     c.Convolution: "convolution.convolution",
     c.BfloatMatMul: "bfloats.matmul",
     c.BfloatConvolution: "bfloats.convolution",
+    c.BfloatProduct: "bfloat_products.product_of_matrices",
     c.IntegerMatMul: "integers.matmul",
     c.IntegerConvolution: "integers.convolution",
     c.IntegerProduct: "integer_products.product_of_matrices",
@@ -67,7 +68,7 @@ SELECTORS: dict[type[c.Computation], str] = {
 _EPILOGUE = (
     *(c.MatMul, c.Convolution, c.TransposedConvolution, c.Pool, c.GroupNormalize, c.Normalize),
     *(c.IntegerMatMul, c.IntegerConvolution, c.IntegerProduct),
-    *(c.BfloatMatMul, c.BfloatConvolution, c.NBitsMatMul),
+    *(c.BfloatMatMul, c.BfloatConvolution, c.BfloatProduct, c.NBitsMatMul),
 )
 
 

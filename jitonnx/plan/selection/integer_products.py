@@ -12,7 +12,7 @@ from jitonnx.kernels.integer_matrices.spec import MatricesBuffers, choose_matric
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.selection.integers import HOW, is_shifted
-from jitonnx.plan.selection.products import matrix_rows, product_sizes, size_text, two_loops
+from jitonnx.plan.selection.products import along_an_axis, matrix_rows, product_sizes, size_text, two_loops
 from jitonnx.plan.tensor import Tensor, broadcast_to
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def product_of_matrices(planner: Planner, group: Group, statement: Statement) ->
     out = planner.place(group.output, tuple(range(len(group.output.shape))), strict=True)
     (*batch, m, n), k = out.shape, left.shape[-1]
     a, b = planner.unit_inner(left), planner.tensor(right)
-    if not _along_an_axis(b):
+    if not along_an_axis(b):
         b = planner.copy(b, tuple(range(b.rank)), "neither its rows nor its columns lie side by side")
     a, b, shape = two_loops(planner, broadcast_to(a, (*batch, m, k)), broadcast_to(b, (*batch, k, n)), out)
     signed = left.dtype is DType.INT8, right.dtype is DType.INT8
@@ -46,11 +46,6 @@ def product_of_matrices(planner: Planner, group: Group, statement: Statement) ->
     call.notes.append("b packed as it is used")
     planner.epilogue(group, call, lambda tensor: matrix_rows(tensor, shape))
     planner.call(call)
-
-
-def _along_an_axis(b: Tensor) -> bool:
-    """Whether the elements of its rows, or those of its columns, lie side by side."""
-    return any(b.strides[axis] == 1 or b.shape[axis] == 1 for axis in (-1, -2))
 
 
 def _zero(planner: Planner, zero: Value | None, x: Tensor) -> Tensor:
