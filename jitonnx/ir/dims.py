@@ -347,12 +347,17 @@ USUAL_SIZE = 320
 """What sizes that only a run tells are taken for where it is weighed what is cheaper: an image's, a sequence's."""
 
 
-def usual(dim: DimLike) -> int:
-    """A dimension for variables of USUAL_SIZE; 1 at least."""
+COMMON_SIZES = (224, USUAL_SIZE)
+"""Sizes that variables often have, of images: a choice should cost little for each. Larger ones are not among them, as
+what suits them costs small images more than the other way round."""
+
+
+def usual(dim: DimLike, size: int = USUAL_SIZE) -> int:
+    """A dimension for variables of a usual size; 1 at least."""
     try:
-        return max(1, evaluate(dim, dict.fromkeys(variables(dim), USUAL_SIZE)))
+        return max(1, evaluate(dim, dict.fromkeys(variables(dim), size)))
     except ZeroDivisionError:
-        return USUAL_SIZE
+        return size
 
 
 def atoms(dims: Iterable[DimLike]) -> list[Atom]:

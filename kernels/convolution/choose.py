@@ -50,14 +50,14 @@ def choose_convolution(
     winograd: bool = True,
     in_size: tuple[int | None, int | None] = (None, None),
     pads: tuple[int | None, int | None] = (0, 0),
-    usual_size: tuple[int, int] | None = None,
+    usual_sizes: Sequence[tuple[int, int]] = (),
 ) -> DirectSpec | DepthwiseSpec | WinogradSpec:
     """The kernel for ONNX's Conv. `channels` and `out_channels` are those of all groups; out_size and in_size are
     (height, width), None where it is not known; pads those before rows and columns. channels_last: whether x has
     x_channel = 1. An NCHW input needs no copy into NHWC: it is as fast where channels are few, and allowed for any
     number. winograd: whether errors of 3e-6 of the largest output (with 256 channels) are allowed, and that a NaN or
-    an infinity reaches all outputs of its tile. usual_size: an output's size to choose between direct sums and Winograd
-    by, where it is not known; without it they are direct.
+    an infinity reaches all outputs of its tile. usual_sizes: an output's sizes to choose between direct sums and
+    Winograd by, where its size is not known; without any they are direct.
 
     Depthwise when every channel is a group; in groups of 2, 4 or 8 channels by permutations where the CPU has such of a
     whole vector; Winograd, of several groups with whole blocks of channels, where it saves time; else direct. In
@@ -71,8 +71,9 @@ def choose_convolution(
     axes = list(zip(kernel, pads, strides, dilations, out_size, in_size, strict=True))
     if winograd and strides == (1, 1) and channels_last:
         taps = [_read_taps(*axis) for axis in axes]
-        size = out_size if usual_size is None else usual_size
-        if spec := _winograd_if_faster(kernel, dilations, taps, groups, channels, out_channels, size, target):
+        down, across = out_size
+        likely = usual_sizes if down is None or across is None else [(down, across)]
+        if spec := _winograd_if_faster(kernel, dilations, taps, groups, channels, out_channels, likely, target):
             return spec
     width = channels // groups
     if width == out_channels // groups and width in _NARROW_GROUPS and channels_last and lanes >= max(_NARROW_GROUPS):
@@ -167,10 +168,11 @@ def _winograd_if_faster(
     groups: int,
     channels: int,
     out_channels: int,
-    out_size: tuple[int | None, int | None],
+    out_sizes: Sequence[tuple[int, int]],
     target: Target,
 ) -> WinogradSpec | None:
-    """The Winograd kernel that is a tenth or more faster than direct sums, or None. In cycles, for one image:
+    """The Winograd kernel that is a tenth or more faster than direct sums, or None. Of several sizes of an output the
+    choice is what costs, compared with the best for each, least where that is most. In cycles, for one image:
 
     direct      pixels * taps * C * M / lanes, at 0.95 of the peak
     Winograd    tiles * n^2 * C * M / lanes, at 0.88 (sums are short: C products), or, if that takes longer, the
@@ -179,28 +181,50 @@ def _winograd_if_faster(
                 of it waits for the second-level cache)
 
     C are the channels of a group, M the outputs of all. On cores with wide tiles that wait for their third-level cache,
-    products cost what `tile_cost` says of the tiles that they are done in, and half of the time that memory
-    takes to give the weights comes on top in both: so it was measured with weights that other layers' had driven out
-    (128 channels of 28 x 28 pixels, 256 of 14 x 14, 512 of 7 x 7).
+    products cost what `tile_cost` says of the tiles that they are done in, and the time that memory takes to
+    give the weights counts in both (`_waiting`): so it was measured with weights that other layers' had driven out (128
+    channels of 28 x 28 pixels, 256 of 14 x 14, 512 of 7 x 7).
     """
+    if not channels // groups or not out_channels // groups or not out_sizes or any(0 in size for size in out_sizes):
+        return None
+    costs = [
+        _winograd_costs(kernel, dilations, taps, groups, channels, out_channels, size, target) for size in out_sizes
+    ]
+    least = [min(of_size.values()) for of_size in costs]
+
+    def most(spec: WinogradSpec | None) -> float:
+        return max(of_size[spec] / best for of_size, best in zip(costs, least, strict=True))
+
+    return min(costs[0], key=most)
+
+
+def _winograd_costs(
+    kernel: tuple[int, int],
+    dilations: tuple[int, int],
+    taps: Sequence[float],
+    groups: int,
+    channels: int,
+    out_channels: int,
+    out_size: tuple[int, int],
+    target: Target,
+) -> dict[WinogradSpec | None, float]:
+    """The cycles of `_winograd_if_faster` for an output of this size by spec, nine tenths of direct sums' by None."""
     height, width = out_size
     own, own_outputs = channels // groups, out_channels // groups
-    if not own or not own_outputs or not height or not width:
-        return None
     part_block = own % CHANNEL_BLOCK != 0
     lanes, wide = target.lanes(4), target.vector_registers >= 32
     waits = _waits(target)
     vectors = 2 if own_outputs > lanes else 1
     if groups > 1:
-        if own_outputs % lanes or part_block:
-            return None
         vectors = 1 if own_outputs % (2 * lanes) else 2
     outputs_padded = -(-out_channels // (vectors * lanes)) * vectors
     direct = height * width * taps[0] * taps[1] * own * outputs_padded / 0.95
     if waits:
         direct *= 0.95 * tile_cost(14, 2, target) / 28
-        direct += _waiting(4 * kernel[0] * kernel[1] * own * out_channels, target)
+        direct = _waiting(4 * kernel[0] * kernel[1] * own * out_channels, direct, target)
     costs: dict[WinogradSpec | None, float] = {None: 0.9 * direct}
+    if groups > 1 and (own_outputs % lanes or part_block):
+        return costs
     for outputs in _winograd_tiles(kernel, narrow=waits):
         tiles = [
             tiles_along(size, tile, dilation) * dilation
@@ -210,7 +234,7 @@ def _winograd_if_faster(
             tile = (outputs, kernel, rows, vectors)
             spec = WinogradSpec(lanes, *tile, target.l2_bytes, part_block, target.steps_near())
             costs[spec] = _winograd_cost(spec, tiles[0] * tiles[1], groups, channels, out_channels, target)
-    return min(costs, key=lambda spec: costs[spec])
+    return costs
 
 
 def _winograd_cost(
@@ -226,7 +250,7 @@ def _winograd_cost(
         steps = parts * spec.positions * own * output_blocks
         products = steps * sum(tile_cost(rows, spec.vectors, target) for rows in spec.products(-(-tiles // parts)))
         again = (reads - 1) * target.core.memory_bytes / target.core.l3_bytes
-        return products + (1 + again) * _waiting(weights, target) + transforms
+        return _waiting((1 + again) * weights, products, target) + transforms
     products = max(tiles, spec.product_rows[-1]) * spec.positions * own * output_blocks * spec.vectors / 0.88
     return max(products, reads * weights / _weights_rate(weights, target)) + transforms
 
@@ -245,9 +269,12 @@ def _waits(target: Target) -> bool:
     return target.core.waits_for_l3 and target.vector_registers >= 32
 
 
-def _waiting(weights: int, target: Target) -> float:
-    """What so many bytes of weights from memory add to products, in the times of an FMA."""
-    return 0.5 * weights / target.core.memory_bytes
+def _waiting(weights: float, products: float, target: Target) -> float:
+    """Products that take so long, in the times of an FMA, with so many bytes of weights from memory: half of what is
+    shorter comes on top of what is longer. In the 4 x 4 tiles of 7 x 7 pixels, 512 channels take 2.9 ms, of which
+    products are 0.6 and 38 MB of weights 2.6; in tiles of 2 x 2 with 17 MB 1.3, in those of 4 x 2 with 25 MB 2.1."""
+    memory = weights / target.core.memory_bytes
+    return max(products, memory) + min(products, memory) / 2
 
 
 def choose_transposed(

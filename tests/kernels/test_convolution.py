@@ -525,6 +525,22 @@ def test_winograd_is_chosen_where_it_saves_time() -> None:
     assert outputs(3, 64, 224) is outputs(64, 64, 56, (2, 2)) is outputs(64, 64, None) is outputs(16, 16, 1) is None
 
 
+def test_winograd_tiles_of_open_sizes_suit_all_that_are_usual() -> None:
+    """What is best for the larger size, 4 x 4 tiles, takes twice the time for the smaller: its weights take longest."""
+
+    def spec(channels: int, *sizes: int) -> WinogradSpec:
+        usual = [(size, size) for size in sizes]
+        geometry = ((3, 3), (1, 1), (1, 1), 1, channels, channels)
+        found = choose_convolution(*geometry, (None, None), named("x86-64-v4"), usual_sizes=usual)
+        assert isinstance(found, WinogradSpec)
+        return found
+
+    assert (spec(256, 20).outputs, spec(256, 20).rows) == ((4, 4), 14)
+    assert (spec(256, 14, 20).outputs, spec(256, 14, 20).rows) == ((4, 4), 8)
+    assert spec(512, 20).outputs == (4, 4)
+    assert spec(512, 7, 10).outputs == (2, 2)
+
+
 def test_winograd_products_take_all_tiles_of_a_task() -> None:
     for rows in (5, 6, 8, 14):
         spec = WinogradSpec(16, (4, 4), (3, 3), rows=rows, vectors=2)

@@ -10,7 +10,7 @@ import numpy as np
 
 from jitonnx.computation import computations as c
 from jitonnx.computation.lowering import Statement
-from jitonnx.ir.dims import DimLike, concrete, integers, known, product, usual
+from jitonnx.ir.dims import COMMON_SIZES, DimLike, concrete, integers, known, product, usual
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.kernels.arguments import by_name
@@ -368,7 +368,7 @@ def _kernel_spec(
         planner.choices.winograd and not computation.exact,
         concrete_pair(x.shape[2:]),
         concrete_pair(computation.pads_before, 0),
-        pair([usual(dim) for dim in y.shape[2:]]),
+        [pair([usual(dim, size) for dim in y.shape[2:]]) for size in COMMON_SIZES],
     )
 
 
