@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 
 import jitonnx
 from jitonnx import ExecutionMode, GraphOptimizationLevel, RunOptions, SessionOptions
+from jitonnx.api import entries
 from jitonnx.errors import NotImplemented
 
 
@@ -83,6 +86,13 @@ def test_configuration_entries() -> None:
     run = RunOptions()
     run.add_run_config_entry("k", "v")
     assert run.get_run_config_entry("k") == "v"
+
+
+def test_all_configuration_entries_are_documented() -> None:
+    keys = {value for name, value in vars(entries).items() if name.isupper() and re.match(r"[a-z]+\.", str(value))}
+    text = (Path(__file__).parents[2] / "docs" / "onnxruntime.md").read_text(encoding="utf-8")
+    _, _, table = text.partition("## Configuration entries")
+    assert set(re.findall(r"^\| `([a-z]+\.\w+)` \|", table, re.MULTILINE)) == keys
 
 
 def filled() -> SessionOptions:
