@@ -6,15 +6,21 @@ memory of its own. It is saved where the value between is one that our own kerne
 equal value, rounded in the registers of whoever computes it, an epilogue at best. So float32 it is
 
 - where a conversion to float32 reads the value, directly or through views, concatenations and padding;
-- where it is computed from an anchor's result that nobody else reads, so that it can go into the anchor's epilogue.
+- where it is computed from an anchor's result that nobody else reads, so that it can go into the anchor's epilogue;
+- where it is of float16, and elementwise operators compute it and are all that read it, so that it stays in registers.
 
 All else lies as 16 bits: graph inputs and outputs, constants, what only elementwise operators read and write, what is
-gathered from tables. Results are the same bits either way.
+gathered from tables.
+
+What lies as float32 alone is of float16 not rounded, either: onnxruntime computes such nodes in float32, and takes out
+the casts between them, one of the model's with one of its own, too. So a value has one number for all who read it, the
+rounded one if it lies as 16 bits anywhere, or if the model casts to float16 and back; and a result is not rounded where
+onnxruntime's is not. Numbers of bfloat16 are rounded, since products in tile registers take them as they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from jitonnx.computation import computations as c
@@ -31,7 +37,8 @@ def place_halves(lowered: Lowered, takes_epilogue: Callable[[Statement], bool]) 
     """The same statements with values of half precision kept as float32 where that saves conversions."""
     if not any(value.dtype in HALVES for statement in lowered.statements for value in statement.outputs):
         return lowered
-    widening = _Widening(_kept_wide(lowered, takes_epilogue))
+    chosen = _kept_wide(lowered, takes_epilogue)
+    widening = _Widening(chosen, _rounded(lowered, chosen))
     for statement in lowered.statements:
         widening.add(statement)
     last = lowered.statements[-1].node
@@ -55,10 +62,33 @@ def _kept_wide(lowered: Lowered, takes_epilogue: Callable[[Statement], bool]) ->
     chosen: set[Value] = set()
     for statement in reversed(lowered.statements):
         for value in statement.outputs:
-            wanted = value in behind or any(_wants(reader, chosen) for reader in readers.get(value, ()))
-            if wanted and value in able:
+            reading = readers.get(value, [])
+            wanted = value in behind or any(_wants(reader, chosen) for reader in reading)
+            if value in able and (wanted or _stays_in_registers(statement, reading)):
                 chosen.add(value)
     return chosen
+
+
+def _rounded(lowered: Lowered, chosen: set[Value]) -> set[Value]:
+    """Those of the values `chosen` to lie as float32 whose numbers are rounded to half precision all the same."""
+    rounded = {value for value in chosen if value.dtype is not DType.FLOAT16} | (chosen & set(lowered.outputs))
+    cast: set[Value | None] = set()
+    for statement in reversed(lowered.statements):
+        value = statement.outputs[0]
+        if not isinstance(statement.computation, c.Map):
+            if value not in chosen or value in rounded:
+                rounded |= {operand for operand in statement.inputs if operand in chosen}
+            if value in cast:
+                cast |= set(statement.inputs)
+        elif statement.node.operator.name in _CASTS:
+            if value in chosen and value in cast:
+                rounded.add(value)
+            cast |= set(statement.inputs)
+    return rounded
+
+
+_CASTS = ("Cast", "CastLike")
+"""Operators by which a model asks for a rounding: two of them, one behind the other."""
 
 
 def _able(lowered: Lowered) -> set[Value]:
@@ -103,6 +133,15 @@ def _wants(reader: Statement | None, chosen: set[Value]) -> bool:
     return _is_widening(reader) or (isinstance(reader.computation, _MOVES) and reader.outputs[0] in chosen)
 
 
+def _stays_in_registers(statement: Statement, readers: Sequence[Statement | None]) -> bool:
+    """Whether elementwise statements alone compute and read a value of float16, which are fused then."""
+    value = statement.outputs[0]
+    return value.dtype is DType.FLOAT16 and all(
+        one is not None and isinstance(one.computation, c.Map) and one.outputs[0].shape == value.shape
+        for one in (statement, *readers)
+    )
+
+
 def _is_widening(statement: Statement) -> bool:
     """Whether all that a statement does is to convert half precision to float32."""
     expr = statement.computation.expr if isinstance(statement.computation, c.Map) else None
@@ -123,8 +162,8 @@ def _is_half_operand(expr: e.Expr) -> bool:
 class _Widening:
     """Writes the statements anew."""
 
-    def __init__(self, chosen: set[Value]) -> None:
-        self._chosen = chosen
+    def __init__(self, chosen: set[Value], rounded: set[Value]) -> None:
+        self._chosen, self._rounded = chosen, rounded
         self.statements: list[Statement] = []
         self._wide: dict[Value, Value] = {}
         """Give the float32 of equal value for one of half precision."""
@@ -177,31 +216,48 @@ class _Widening:
             self._wide[given[0]] = value
         operands = [self._wide[v] if v in self._chosen else self._same.get(v, v) for v in given]
         wide = {i: v.dtype for i, v in enumerate(given) if v in self._chosen}
+        rounded = {i for i in wide if given[i] in self._rounded}
         if value in self._chosen:
-            expr = _on_floats(e.cast(expr, DType.FLOAT), wide)
-            self._append(c.Map(expr), operands, self._widened(value), statement.node)
+            single = e.cast(expr, DType.FLOAT) if value in self._rounded else _unrounded(expr)
+            single = _on_floats(single, wide, rounded)
+            if single.op == "operand" and operands[single.value].shape == value.shape:
+                self._wide[value] = operands[single.value]
+            else:
+                self._append(c.Map(single), operands, self._widened(value), statement.node)
         else:
-            self._append(c.Map(_on_floats(expr, wide)), operands, value, statement.node)
+            self._append(c.Map(_on_floats(expr, wide, rounded)), operands, value, statement.node)
 
     def _append(self, computation: c.Computation, inputs: Sequence[Value | None], output: Value, node: Node) -> None:
         self.statements.append(Statement(computation, tuple(inputs), (output,), node))
 
 
-def _on_floats(root: e.Expr, wide: Mapping[int, DType]) -> e.Expr:
-    """The expression with the operands `wide`, of half precision before, given as float32 that are rounded already."""
+def _unrounded(root: e.Expr) -> e.Expr:
+    """The number of an expression of half precision as float32, before it is rounded."""
+    if root.op == "cast":
+        return e.cast(root.arguments[0], DType.FLOAT)
+    if root.op == "where":
+        condition, *numbers = root.arguments
+        return e.where(condition, *map(_unrounded, numbers))
+    return e.cast(root, DType.FLOAT)
+
+
+def _on_floats(root: e.Expr, wide: Mapping[int, DType], rounded: Collection[int]) -> e.Expr:
+    """The expression with the operands `wide`, of half precision before, given as float32, some `rounded` already."""
     done: dict[e.Expr, e.Expr] = {}
     for node in e.children_first(root):
         if _is_half_operand(node) and node.value in wide:
             done[node] = e.cast(e.operand(node.value, DType.FLOAT), node.dtype)
         else:
-            done[node] = _without_rounding_twice(e.rebuild(node, [done[a] for a in node.arguments]), wide)
+            done[node] = _as_it_lies(e.rebuild(node, [done[a] for a in node.arguments]), wide, rounded)
     return done[root]
 
 
-def _without_rounding_twice(node: e.Expr, wide: Mapping[int, DType]) -> e.Expr:
-    """float(half(x)) is x where x is a number of half precision."""
+def _as_it_lies(node: e.Expr, wide: Mapping[int, DType], rounded: Collection[int]) -> e.Expr:
+    """float(half(x)) is x where x is an operand that lies as float32, or a number of half precision."""
     if node.op != "cast" or node.dtype is not DType.FLOAT or node.arguments[0].op != "cast":
         return node
     half, (inner,) = node.arguments[0].dtype, node.arguments[0].arguments
-    rounded = [number for number, dtype in wide.items() if dtype is half]
-    return inner if inner.dtype is DType.FLOAT and e.is_rounded(inner, half, rounded) else node
+    if inner.op == "operand" and wide.get(inner.value) is half:
+        return inner
+    numbers = [number for number, dtype in wide.items() if dtype is half and number in rounded]
+    return inner if inner.dtype is DType.FLOAT and e.is_rounded(inner, half, numbers) else node

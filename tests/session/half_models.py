@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import ml_dtypes
 import numpy as np
+import onnx
 from onnx import TensorProto, helper, numpy_helper, shape_inference
 
 ELEMENTS = {
@@ -113,17 +114,62 @@ def elementwise(kind: str) -> bytes:
     return b.model((3, 5, 7), b("Clip", x, b.constant(np.full((), 0.1, b.dtype))))
 
 
+def gated(kind: str) -> bytes:
+    """A squeeze-and-excite block: a depthwise convolution, a gate for each of its channels, a product."""
+    b, width = Builder(kind), 32
+    x = b("Conv", "x", b.weights(width, 3, 1, 1))
+    x = b("Conv", x, b.weights(width, 1, 3, 3), b.weights(width, scale=0.1), pads=[1] * 4, group=width)
+    x = b("Mul", x, b("Sigmoid", x))
+    small = b("Relu", b("Conv", b("GlobalAveragePool", x), b.weights(4, width, 1, 1), b.weights(4, scale=0.1)))
+    gate = b("Sigmoid", b("Conv", small, b.weights(width, 4, 1, 1), b.weights(width, scale=0.1)))
+    return b.model((2, 3, 14, 14), b("Conv", b("Mul", x, gate), b.weights(8, width, 1, 1)))
+
+
+def in_float32(data: bytes) -> bytes:
+    """A model of half precision with the same numbers as float32, in which nothing is rounded to 16 bits."""
+    model = onnx.load_from_string(data)
+    halves = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
+
+    def widen(tensor: onnx.TensorProto) -> None:
+        if tensor.data_type in halves:
+            array = numpy_helper.to_array(tensor).astype(np.float32)
+            tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
+
+    for tensor in model.graph.initializer:
+        widen(tensor)
+    for node in model.graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                widen(attribute.t)
+            if node.op_type == "Cast" and attribute.i in halves:
+                attribute.i = TensorProto.FLOAT
+    for value in (*model.graph.input, *model.graph.output):
+        if value.type.tensor_type.elem_type in halves:
+            value.type.tensor_type.elem_type = TensorProto.FLOAT
+    del model.graph.value_info[:]
+    return model.SerializeToString()
+
+
 MODELS: dict[str, Callable[[str], bytes]] = {
     "mlp": mlp,
     "cnn": cnn,
     "block": block,
     "mixed": mixed,
     "elementwise": elementwise,
+    "gated": gated,
 }
 
 
 def feed(name: str, kind: str, seed: int = 1) -> np.ndarray:
     """An input of a model."""
-    shape = {"mlp": (9, 40), "cnn": (2, 3, 14, 14), "block": (1, 13, 32), "mixed": (5, 24), "elementwise": (3, 5, 7)}
+    image = (2, 3, 14, 14)
+    shape = {
+        "mlp": (9, 40),
+        "cnn": image,
+        "gated": image,
+        "block": (1, 13, 32),
+        "mixed": (5, 24),
+        "elementwise": (3, 5, 7),
+    }
     dtype = np.dtype(np.float32) if name == "mixed" else ELEMENTS[kind][1]
     return np.random.default_rng(seed).standard_normal(shape[name]).astype(dtype)
