@@ -64,9 +64,10 @@ def _multiply_together(planner: Planner, target: Target) -> None:
     from jitonnx.plan.ahead import ask_ahead
     from jitonnx.plan.alike import share_kernels
     from jitonnx.plan.bands import in_bands
+    from jitonnx.plan.row_bands import rows_in_bands
 
     plan = planner.plan
-    plan.calls = in_bands(plan.calls, target)
+    plan.calls = rows_in_bands(in_bands(plan.calls, target), target)
     share_kernels(plan.calls, planner.constant)
     ask_ahead(plan.calls, target)
 

@@ -7,6 +7,7 @@ import pytest
 
 from jitonnx.ops.onnx.activation import Gelu, Relu
 from jitonnx.ops.onnx.arithmetic import Add, Mul
+from jitonnx.ops.onnx.convolution import Conv
 from jitonnx.ops.onnx.matmul import MatMul
 from jitonnx.ops.onnx.shape import Reshape, Transpose
 from jitonnx.ops.onnx.softmax import Softmax
@@ -116,6 +117,24 @@ def test_other_transposes_stay_around_a_product(first, second) -> None:
 
     graph, _ = rewritten(author)
     assert operators(graph)["Transpose"] == 2
+
+
+@pytest.mark.parametrize("permutation", [(0, 3, 1, 2), (0, 2, 3, 1)])
+def test_a_residual_that_a_convolution_gives_is_added_before_the_transpose(permutation) -> None:
+    """ConvNeXt has it so: what a convolution gives is read by a layer and added to its result."""
+
+    def author(b: Build) -> Value:
+        x = b.op(Conv(), b.input(normal(1, 4, 4, 4)), normal(4, 4, 1, 1, seed=1))
+        y = x
+        for seed in (2, 4):
+            h = b.op(MatMul(), b.op(Relu(), b.op(Transpose(perm=(0, 2, 3, 1)), y)), normal(4, 4, seed=seed))
+            y = b.op(Add(), b.op(Transpose(perm=permutation), h), y)
+        return b.op(Softmax(), y)
+
+    graph, _ = rewritten(author)
+    added = [node for node in graph if isinstance(node.operator, Add)]
+    channels_last = permutation == (0, 3, 1, 2)
+    assert [isinstance(node.inputs[0].producer.operator, MatMul) for node in added] == [channels_last] * 2
 
 
 def test_a_product_of_two_results_between_transposes_stays() -> None:

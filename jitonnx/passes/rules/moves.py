@@ -14,6 +14,7 @@ from jitonnx.ir.dims import DimLike, exact_divide, integers, known, matched_axes
 from jitonnx.ir.graph import Node, Value
 from jitonnx.ir.inference import inferring
 from jitonnx.ops.onnx.concat_split import Concat
+from jitonnx.ops.onnx.convolution import Conv
 from jitonnx.ops.onnx.matmul import MatMul
 from jitonnx.ops.onnx.reduction import REDUCTIONS
 from jitonnx.ops.onnx.shape import Expand, Reshape, Transpose
@@ -23,6 +24,9 @@ from jitonnx.passes.rewriting import Edit, Result, array, producer, rank, ranked
 @rule("transpose below elementwise", equation="f(T(a), T(b), c) = T(f(a, b, T'(c)))")
 def transpose_below_elementwise(node: Node, edit: Edit) -> Result:
     """An elementwise operator on what was transposed alike, before the transpose instead of behind.
+
+    Where channels come last before the transpose, what a convolution gives counts as transposed, too: it lies so in
+    memory, and a residual sum becomes a product's epilogue.
 
     before: Transpose (0,3,1,2) -> Mul by a constant [96,1,1]
     after:  Mul by the constant as [1,1,1,96] -> Transpose (0,3,1,2)
@@ -58,6 +62,9 @@ def _before_transpose(value: Value | None, permutation: Sequence[int], edit: Edi
         return value
     if (found := producer(value, Transpose)) is not None:
         return found.inputs[0]
+    count = len(permutation)
+    if producer(value, Conv) is not None and permutation == (0, count - 1, *range(1, count - 1)) and count > 2:
+        return edit.add(Transpose(perm=tuple(int(axis) for axis in np.argsort(permutation))), value)
     elements = array(value)
     if elements is None or elements.ndim > len(permutation):
         return None
