@@ -2,14 +2,18 @@
 
 The loops of a task, outermost first:
 
-    for each panel of b (widths[0] columns)            the panel, [k][width], stays in the second-level cache
-        for each tile of rows                          its rows of a stay in the first-level cache
-            for p in range(k)                          rows x vectors sums in registers
+    for each part of k (spec.depth; or all of it)      the task's rows of a stay in the second-level cache
+        for each panel of b (widths[0] columns)        the panel, [k][width], stays in the second-level cache
+            for each tile of rows                      its rows of a stay in the first-level cache
+                for p in the part of k                 rows x vectors sums in registers
+
+Between parts of k sums lie in scratch memory, as they are: results are the same bits.
 """
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from jitonnx.kernels.gemm.blas import BlasSpec, build_blas
@@ -79,12 +83,20 @@ class _Product(NamedTuple):
     """How many elements of it."""
     pace: Traced
     """How many elements of the next panel a tile asks for in each step of k."""
+    kept: Pointer
+    """Where sums lie between parts of k."""
+    kept_row: Traced
+    done: Traced
+    """Steps of k that the sums have behind them, in other parts."""
+    left: Traced
+    """Steps of k that are left to later parts."""
 
     def below(self, r: Traced, height: int, width: int, paced: bool) -> _Product:
         """The rows from r on, for tiles of so many rows: the first tiles each ask for a part of the next panel. The
         others ask for parts of what is read later; if `paced`, all do, in the place of their rows of a."""
         tile, line, pace = r / height, _line(self.b.element), self.pace
         place = self._replace(a=self.a.at(r * self.a_row), c=self.c.at(r * self.c_row), row=self.row + r)
+        place = place._replace(kept=self.kept.at(r * self.kept_row))
         first = (pace + (width - 1)) / pace
         next_b = self.next_b.at(select(tile < first, tile * self.k * pace, 0))
         if paced:
@@ -141,16 +153,22 @@ class _Gemm:
         end = smaller(first_column + size.task_columns, size.n)
         a, a_row = self._rows_of_a(a.at(first_row * size.a_row), rows)
         c = c.at(first_row * size.c_row)
-        with self.code.loop(end, first_column, self.spec.widths[0]) as column:
+        with self._parts_of_k() as (done, steps), self.code.loop(end, first_column, self.spec.widths[0]) as column:
             live = end - column
             for condition, width in self._width_cases(live):
                 with self.code.when(condition):
                     panel, b_row = self._panel_of_b(b, column, live, rows, width)
-                    here = (c.at(column), size.c_row, live, batch, first_row, column)
                     next_panel = self._next_panel(panel, width, first_row, rows)
-                    later = self._later(panel, first_row, column)
+                    if self.spec.depth:
+                        panel = panel.at(done * width)
+                        next_piece = self._next_piece(b, panel, width, (first_column, column, end), done + steps)
+                        next_panel = panel.unless(rows > self.spec.rows[0], next_piece)
+                    here = (c.at(column), size.c_row, live, batch, first_row, column)
+                    later = self._later(panel, first_row, column, rows, done)
                     asked = (next_panel, *later, self._pace(width, rows))
-                    product = _Product(a, a_row, panel, b_row, size.k, *here, *asked)
+                    kept = (self._kept().at(column - first_column), size.task_columns + self.lanes)
+                    parts = (*kept, done, size.k - done - steps)
+                    product = _Product(a.at(done), a_row, panel, b_row, steps, *here, *asked, *parts)
                     if not self.spec.b_widened:
                         self._emit_strip(width, product, rows)
                         continue
@@ -159,6 +177,34 @@ class _Gemm:
                             self._emit_strip(width, self._widened(product, width, rows), rows)
                         with few:
                             self._emit_strip(width, product, rows)
+
+    @contextmanager
+    def _parts_of_k(self) -> Iterator[tuple[Traced, Traced]]:
+        """The block for each part of k: the steps before it, and how many it has. At least one part, if of none."""
+        k, depth = self.size.k, self.spec.depth
+        if not depth:
+            yield self.code.integer(0), k
+            return
+        with self.code.loop(larger(k, 1), 0, depth) as done:
+            yield done, smaller(k - done, depth)
+
+    def _kept(self) -> Pointer:
+        """Scratch memory for the sums of a task between parts of k."""
+        panel = (self.size.k + LONGEST_VECTOR) * self.spec.widths[0] if self.spec.copies_b else 0
+        return self.scratch.at(panel)
+
+    def _next_piece(
+        self, b: Pointer, piece: Pointer, width: int, columns: tuple[Traced, Traced, Traced], done: Traced
+    ) -> Pointer:
+        """What a task reads behind a piece of a panel, the part of k at hand: that piece of the next panel, or the next
+        part of the first one; in the end the next task's first panel.
+
+        columns: those of the task's first panel, of this one, and the end. done: steps of k up to the end of the piece.
+        """
+        k, (first, column, end) = self.size.k, columns
+        next_part = b.at(first * k + done * self.spec.widths[0])
+        behind_panels = next_part.unless(done >= k, b.at(end * k))
+        return piece.at(k * width).unless(column + width >= end, behind_panels)
 
     def _width_cases(self, live: Traced) -> list[tuple[Traced, int]]:
         """Tell for each tile width whether it is the narrowest that suffices for `live` columns (or the widest at
@@ -203,8 +249,11 @@ class _Gemm:
         tiles = larger(rows / self.spec.rows[0], 1)
         return smaller((tiles + (width - 1)) / tiles, line)
 
-    def _later(self, panel: Pointer, first_row: Traced, column: Traced) -> tuple[Pointer, Traced]:
-        """What a strip of tiles asks for on behalf of a later kernel, and how many elements of it."""
+    def _later(
+        self, panel: Pointer, first_row: Traced, column: Traced, rows: Traced, done: Traced
+    ) -> tuple[Pointer, Traced]:
+        """What a strip of tiles asks for on behalf of a later kernel with so many steps of k behind it, and how many
+        elements of it."""
         code, size, width = self.code, self.size, self.code.integer(self.spec.widths[0])
         if not self.spec.later:
             return panel, code.integer(0)
@@ -216,7 +265,8 @@ class _Gemm:
             here = (strip >= begin) & (strip < end)
             pointer = pointer.unless(here, code.buffer(buffer, panel.element).at((strip - begin) * each))
             share, begin = select(here, each, share), end
-        return pointer, share
+        asked = rows / self.spec.rows[0] * done * _line(panel.element)  # by the strip's earlier parts of k
+        return pointer.at(asked), share - asked
 
     def _rows_of_a(self, a: Pointer, rows: Traced) -> tuple[Pointer, Traced]:
         """The task's rows with unit column stride, and their row stride."""
@@ -286,22 +336,28 @@ class _Gemm:
         0.89 of the time at 196 x 256 x 1024.
         """
         rows, dense, step = product.a.at(product.a_row * height), product.a_row < product.k * 2, code.integer(0)
+        if self.spec.depth:  # the CPU's own prefetchers see each row's part as a stream
+            dense = dense & product.left.equals(0) & product.done.equals(0)
         if self.spec.paced:  # the tiles of later panels find the rows of a in the second-level cache
             dense = dense & product.column.equals(0)
         if self.spec.paced and self.spec.later:
             step = select(product.later_end > 0, code.integer(_line(product.a.element)), 0)
             rows = product.later.to(product.a.element).unless(dense, rows)
         ahead = (rows.value, select(dense, code.integer(height), step).value)
-        only_panels = not self.spec.asks_for_rows and not self.spec.later
+        only_panels = not self.spec.later and (not self.spec.asks_for_rows or bool(self.spec.depth))
         next_panel = (product.next_b.value, product.pace.value)
         only_b = self.spec.near and self.spec.rows == (1,)  # nothing else is worth a place in the queue of loads
         starts = range(0, width, self.lanes)
         zeros = [code.number(self.element, 0, min(self.lanes, width - start)).value for start in starts]
-        emit_prefetch_result(code.builder, product.c.value, product.c_row.value, (height, width))
+        sums = zeros * height
+        with code.when(product.left.equals(0)) if self.spec.depth else nullcontext():
+            emit_prefetch_result(code.builder, product.c.value, product.c_row.value, (height, width))
+        if self.spec.depth:
+            sums = self._resumed(code, product, height, zeros)
         sums = emit_accumulate(
             code.builder,
             self.element,
-            sums=zeros * height,
+            sums=sums,
             a=product.a.value,
             offsets=row_offsets(product.a_row, height),
             a_step=_I64(1),
@@ -313,10 +369,47 @@ class _Gemm:
             next_panel=next_panel if self.spec.b_packed and not only_b else None,
             near=self.spec.near,
         )
+        if not self.spec.depth:
+            self._finish(code, product, (height, width), sums)
+            return
+        with code.either(product.left > 0) as (more, all_done):
+            with more:
+                for number, value in enumerate(sums):
+                    row, vector = divmod(number, len(zeros))
+                    at = product.kept_row * row + vector * self.lanes
+                    product.kept.store(at, Traced(code.builder, self.element, value))
+            with all_done:
+                self._finish(code, product, (height, width), sums)
+
+    def _resumed(self, code: Code, product: _Product, height: int, zeros: list[ir.Value]) -> list[ir.Value]:
+        """The sums of a tile that earlier parts of k left, or zeros."""
+        builder = code.builder
+        before = builder.block
+        load, after = builder.append_basic_block("tile.load"), builder.append_basic_block("tile.begin")
+        builder.cbranch((product.done > 0).value, load, after)
+        builder.position_at_end(load)
+        kept = [
+            product.kept.load(product.kept_row * row + vector * self.lanes, zero.type.count).value
+            for row in range(height)
+            for vector, zero in enumerate(zeros)
+        ]
+        builder.branch(after)
+        builder.position_at_end(after)
+        sums: list[ir.Value] = []
+        for zero, value in zip(zeros * height, kept, strict=True):
+            phi = builder.phi(zero.type)
+            phi.add_incoming(zero, before)
+            phi.add_incoming(value, load)
+            sums.append(phi)
+        return sums
+
+    def _finish(self, code: Code, product: _Product, shape: tuple[int, int], sums: list[ir.Value]) -> None:
+        """Put a tile of so many rows and columns through the epilogue and store it."""
+        height, width = shape
         emit_finish(
             code,
             self.epilogue,
-            shape=(height, len(zeros)),
+            shape=(height, len(sums) // height),
             sums=[first_lanes(code.builder, value, self.lanes) for value in sums],
             c=product.c.value,
             ldc=product.c_row.value,

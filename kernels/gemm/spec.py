@@ -40,6 +40,8 @@ _ROWS_OF_NEAR_B, _ROWS_OF_NEAREST_B = 96, 24
 """Rows of a task that makes whole rows with such a b."""
 _TASKS = 16
 _TASK_PRODUCTS = 1 << 18
+_PANELS_OF_PARTS, _TASKS_OF_PARTS = 4, 8
+"""Panels of a task that takes k in parts, as long as there are so many tasks."""
 
 
 class GemmBuffers(Arguments):
@@ -117,6 +119,10 @@ class GemmSpec(KernelSpec):
     their rows of a. Otherwise the first tiles ask for the panel, a cache line in each step of k, and all for rows."""
     asks_for_rows: bool = True
     """A tile asks for the rows of a that the one below it reads."""
+    depth: int = 0
+    """Steps of k that a task takes for all of its columns before the next ones; 0: all. So its rows of a stay in the
+    second-level cache where they would not as a whole. Sums wait in scratch memory meanwhile, as they are, so results
+    are the same bits. For packed b, and a in place."""
     later: tuple[int, ...] = ()
     """The kernel finds there what it asks for on behalf of later kernels: pairs of a buffer's number and of a size's.
     The size is the number of the strip of tiles (one panel of b in one task) at which those that ask for the buffer
@@ -145,7 +151,8 @@ class GemmSpec(KernelSpec):
         A tile of 8 x 48 reads 8 bytes of b and 1.3 of a in the cycle of an FMA: b has to come from the second-level
         cache (a panel of 48 columns and k = 3072 has 590 KB), while a may come from the third. So the more rows use a
         panel the better: a task gets up to 1 MB of a, 4 MB where it first copies the panel. Up to that a product is cut
-        by columns, a panel a task, and by rows only until there are 16 tasks. A task is not made smaller than 2**18
+        by columns, a panel a task, and by rows only until there are 16 tasks. Where k is taken in parts, a part of the
+        rows is what stays near, for two to four panels. A task is not made smaller than 2**18
         multiplications, about 5 microseconds; than 2**16 for a single row, which takes as long to read as many weights.
 
         Where all of b is near, tasks make whole rows of many: a panel's columns of all rows are pieces of lines, page
@@ -155,20 +162,23 @@ class GemmSpec(KernelSpec):
         """
         if 0 in (m, n, batch):
             return 1, 1
-        height, width, depth = self.rows[0], self.widths[0], larger(1, k)
+        height, width, steps = self.rows[0], self.widths[0], larger(1, k)
+        at_once = smaller(steps, self.depth) if self.depth else steps
         tiles, panels = -(-m // height), -(-n // width)
-        b_bytes = depth * n * self.itemsize
+        b_bytes = steps * n * self.itemsize
         if self.b_packed and n > width and b_bytes <= _NEAR_B_BYTES and m >= 4 * _ROWS_OF_NEAR_B:
             rows = _ROWS_OF_NEAREST_B if b_bytes <= _NEAREST_B_BYTES else _ROWS_OF_NEAR_B
             row_blocks = -(-m // rows)
             column_blocks = smaller(panels, -(-_TASKS // (row_blocks * batch)))
             return -(-tiles // row_blocks) * height, -(-panels // column_blocks) * width
         a_bytes = _A_BYTES if self.b_packed else _A_BYTES_COPYING
-        tiles_in_cache = larger(1, a_bytes // (depth * height * self.itemsize))
-        wanted = smaller(_TASKS, m * n * depth * batch // _TASK_PRODUCTS) // (panels * batch)
+        tiles_in_cache = larger(1, a_bytes // (at_once * height * self.itemsize))
+        wanted = smaller(_TASKS, m * n * steps * batch // _TASK_PRODUCTS) // (panels * batch)
         tiles_each = -(-tiles // smaller(tiles, larger(1, wanted, -(-tiles // tiles_in_cache))))
         least = _TASK_PRODUCTS * smaller(m, 4) // 4
-        panels_each = larger(1, least // (tiles_each * height * depth * width))
+        panels_each = larger(1, least // (tiles_each * height * steps * width))
+        if self.depth:  # each task reads all parts of its rows anew
+            panels_each = larger(panels_each, smaller(_PANELS_OF_PARTS, panels * batch // _TASKS_OF_PARTS))
         column_blocks = -(-panels // smaller(panels, panels_each))
         return tiles_each * height, -(-panels // column_blocks) * width
 
@@ -190,6 +200,8 @@ class GemmSpec(KernelSpec):
         """Room for one panel of b and for the task's rows of a."""
         k, task_rows = sizes.k, sizes.task_rows
         elements = self.panel_elements(k) if self.copies_b else 0
+        if self.depth:
+            elements += task_rows * (sizes.task_columns + LONGEST_VECTOR)
         if not self.a_in_place:
             elements += (task_rows + LONGEST_VECTOR) * (k + LONGEST_VECTOR)
         return elements * self.itemsize

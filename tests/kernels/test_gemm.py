@@ -115,10 +115,14 @@ def lanes_of(cpu: str, element: str = "float32") -> int:
 # ---------------------------------------------------------------- values
 
 
-@pytest.mark.parametrize("asking", [{}, {"near": 24, "paced": True}], ids=["lines", "paced"])
+@pytest.mark.parametrize(
+    "asking",
+    [{}, {"near": 24, "paced": True}, {"near": 24, "paced": True, "depth": 3}],
+    ids=["lines", "paced", "parts"],
+)
 @pytest.mark.parametrize("cpu", CPUS)
 def test_gemm_tile_edges(cpu: str, asking: dict[str, Any]) -> None:
-    """Whichever way memory is asked for what comes next."""
+    """Whichever way memory is asked for what comes next, and also where k is taken in parts."""
     spec, lanes = replace(WIDEST[cpu], **asking), lanes_of(cpu)
     kernel = compiled(spec, cpu, lanes)
     rng = np.random.default_rng(0)
@@ -297,6 +301,27 @@ def test_gemm_pieces_agree() -> None:
         np.testing.assert_array_equal(product(kernel, spec, a, b, pieces=pieces), whole)
 
 
+@pytest.mark.parametrize(("widths", "epilogue"), [((3, 1), residual), ((2.5,), bias_gelu)])
+@pytest.mark.parametrize("cpu", CPUS)
+def test_gemm_parts_of_k_agree(cpu: str, widths: tuple[float, ...], epilogue: Any) -> None:
+    """Where k is taken in parts, several panels and blocks of rows a task, the result is the same to the last bit."""
+    lanes = lanes_of(cpu)
+    whole = GemmSpec((4, 2, 1), tuple(int(width * lanes) for width in widths))
+    parts = replace(whole, depth=70, near=24, paced=True)
+    kernels = [compiled(spec, cpu, lanes, epilogue) for spec in (whole, parts)]
+    rng = np.random.default_rng(8)
+    for m, n, k, task_rows in [(130, 9 * lanes, 200, 32), (7, lanes + 1, 140, 8), (41, 27 * lanes + 3, 71, 44)]:
+        a, b = (rng.standard_normal(shape, np.float32) for shape in ((1, 2, m, k), (1, 2, k, n)))
+        other, strides = rng.standard_normal((2, m, n), np.float32), (m * n, n)
+        others = [guarded(other if epilogue is residual else other[0, 0])]
+        expected = product(kernels[0], whole, a, b, *others, more_sizes=strides)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(GemmSpec, "blocks", lambda *_, each=(task_rows, 2 * whole.widths[0]): each)
+            for pieces in (1, 3):
+                found = product(kernels[1], parts, a, b, *others, more_sizes=strides, pieces=pieces)
+                np.testing.assert_array_equal(found, expected, f"{m}x{n}x{k}")
+
+
 @settings(max_examples=60)
 @given(
     m=st.integers(0, 40),
@@ -357,6 +382,16 @@ def test_gemm_asks_for_b_as_the_core_needs_it() -> None:
         assert (spec.near, spec.paced) == (0, False)
 
 
+def test_gemm_takes_k_in_parts_where_rows_would_not_stay_near() -> None:
+    intel, zen = named("sapphirerapids"), named("znver4")
+    assert [choose_gemm(m, 768, 3072, 1, intel).depth for m in (197, 64, None)] == [1024, 512, 512]
+    assert choose_gemm(128, 384, 1500, 1, intel).depth == 750
+    assert [choose_gemm(197, 3072, 768, 1, intel).depth, choose_gemm(197, 768, 3072, 1, zen).depth] == [0, 0]
+    assert choose_gemm(197, 768, 3072, 1, intel, a_in_place=False).depth == 0
+    spec = choose_gemm(197, 768, 3072, 1, intel)
+    assert spec.blocks(197, 768, 3072, 1) == (198, 96), "all rows, of which a part stays near for two panels"
+
+
 def test_gemm_tasks_cover_known_rows_only() -> None:
     spec = GemmSpec((6, 4), (64,))
     with pytest.raises(ValueError, match="leaves 1 of 785 rows undone"):
@@ -365,7 +400,14 @@ def test_gemm_tasks_cover_known_rows_only() -> None:
 
 def test_gemm_is_cut_into_tasks_to_share() -> None:
     target = host()
-    for m, n, k in [(128, 768, 768), (49, 512, 2048), (3136, 64, 64), (12544, 64, 147), (1, 1000, 2048)]:
+    for m, n, k in [
+        (128, 768, 768),
+        (49, 512, 2048),
+        (197, 768, 3072),
+        (3136, 64, 64),
+        (12544, 64, 147),
+        (1, 1000, 2048),
+    ]:
         spec = choose_gemm(m, n, k, 1, target)
         assert spec.tasks(spec.arguments(m=m, n=n, k=k)) >= 8
 
@@ -384,10 +426,11 @@ def test_gemm_makes_whole_rows_where_b_is_near(cpu: str) -> None:
 
 
 @pytest.mark.parametrize("cpu", CPUS)
-@pytest.mark.parametrize(("pieces", "paced"), [(1, False), (3, False), (3, True)])
-def test_gemm_asking_for_what_later_kernels_read(cpu: str, pieces: int, paced: bool) -> None:
+@pytest.mark.parametrize(("pieces", "paced", "depth"), [(1, False, 0), (3, False, 0), (3, True, 0), (2, True, 9)])
+def test_gemm_asking_for_what_later_kernels_read(cpu: str, pieces: int, paced: bool, depth: int) -> None:
     """It computes the same, and only asks: for a buffer of one element, and beyond any, without touching them."""
-    rng, lanes, spec = np.random.default_rng(5), lanes_of(cpu), GemmSpec((6, 4, 1), (32, 16), paced=paced)
+    rng, lanes = np.random.default_rng(5), lanes_of(cpu)
+    spec = GemmSpec((6, 4, 1), (32, 16), paced=paced, depth=depth)
     asking = replace(spec, later=(4, 18, 3, 20))
     plain, kernel = compiled(spec, cpu, lanes, bias_relu), compiled(asking, cpu, lanes, bias_relu)
     for m, n, k in [(1, 1, 1), (6, 32, 3), (97, 83, 40), (500, 33, 17)]:

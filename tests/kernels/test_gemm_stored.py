@@ -37,7 +37,14 @@ def test_same_bits(target: Target, kind: str) -> None:
     lanes = target.lanes(4)
     plain = GemmSpec((4, 2, 1), (3 * lanes, lanes))
     stored = replace(plain, b_stored=kind)
-    specs = [plain, stored, replace(stored, b_widened=True), replace(stored, b_widened=True, a_in_place=False)]
+    widened = replace(stored, b_widened=True)
+    specs = [
+        plain,
+        stored,
+        widened,
+        replace(widened, a_in_place=False),
+        *(replace(s, depth=4) for s in (stored, widened)),
+    ]
     kernels = [Compiled(build(spec, lanes), target) for spec in specs]
     rng = np.random.default_rng(1)
     sizes = ((1, 1, 1), (1, 3 * lanes, 7), (2, 3 * lanes + 1, 5), (7, lanes - 1, 0), (5, 7 * lanes + 3, 19))
