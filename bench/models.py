@@ -7,7 +7,8 @@ For each model and number of threads the runtimes take turns, round after round;
 its median. The table shows the median of the rounds in milliseconds, the ratio other / jitonnx (above 1: jitonnx is
 faster), the largest difference to onnxruntime over its largest value, and the geometric mean of the ratios at its end.
 `--memory` adds the peak resident memory of a process that loads the model and runs it once with each runtime. `--cpu
-haswell` adds jitonnx compiled for another CPU that this one can stand for; `bench/avx2.c` holds all runtimes to AVX2.
+haswell` adds jitonnx compiled for another CPU that this one can stand for; `bench/held_cpu.c` holds all
+runtimes to a lesser one.
 `--clock cpu` times what a process has the CPU for, beside other work.
 `--precision bfloat16` asks jitonnx and OpenVINO for products in bfloat16, and adds jitonnx in float32; the last columns
 are the differences of these to onnxruntime.

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from typing import Any
 
 from jitonnx.kernels.integer.gather import emit_gather, zero_point
-from jitonnx.kernels.integer.products import emit_products
+from jitonnx.kernels.integer.products import Ahead, emit_products
 from jitonnx.kernels.integer.spec import IntegerBuffers, IntegerSizes, IntegerSpec
 from jitonnx.kernels.language import types
 from jitonnx.kernels.language.code import Code, Kernel, Pointer, remainder, smaller
@@ -54,6 +55,7 @@ class _Integer:
         size = self.size
         self.depth = size.channels * size.kernel_height * size.kernel_width
         self.rows = size.images * size.out_height * size.out_width
+        self.steps = (self.depth + (spec.group - 1)) / spec.group
         self.direct: Traced | None = None
         self.panel = (self.depth + (spec.step - 1)) / spec.step * (spec.step * spec.width)
 
@@ -79,7 +81,7 @@ class _Integer:
             last = number == len(self.spec.rows) - 1
             end = count if last else done + (count - done + (height - 1) - self.spec.rows[-1]) / height * height
             with code.loop(end, done, height) as r:
-                self._emit_tile(height, first_row, r, count - r, column)
+                self._emit_tile(height, first_row, r, count, column)
             done = end
 
     def _reads_in_place(self, rows: Traced) -> Traced | None:
@@ -90,33 +92,56 @@ class _Integer:
             return None
         return remainder(self.depth, code.integer(spec.step)).equals(0) & (rows >= spec.rows[0])
 
-    def _emit_tile(self, height: int, first_row: Traced, r: Traced, rows_live: Traced, column: Traced) -> None:
-        """`height` rows from `first_row + r` on, of which `rows_live` count, times one panel. Rows that are read in
-        place end with the last of all, and begin before the first that is wanted if need be."""
-        code, size, row = self.code, self.size, first_row + r
+    def _emit_tile(self, height: int, first_row: Traced, r: Traced, count: Traced, column: Traced) -> None:
+        """`height` rows from `first_row + r` on, of the task's `count`, times one panel. Rows that are read in place
+        end with the last of all, and begin before the first that is wanted if need be."""
+        code, size, row, rows_live = self.code, self.size, first_row + r, count - r
         x, row_bytes = code.scratch(types.uint8).at(r * size.row_bytes), size.row_bytes
         if self.direct is not None:
             start = select(self.direct, smaller(row, self.rows - height), row)
             there = code.buffers(IntegerBuffers, types.uint8).x.at(start * size.x_pixel)
             x, row_bytes = x.unless(self.direct, there), select(self.direct, size.x_pixel, row_bytes)
             row, rows_live = start, rows_live + (row - start)
-        arguments: list[Traced | Pointer] = [row, x, row_bytes, rows_live, column]
+        w = self.w.at(column / self.spec.width * self.panel)
+        ahead = self._next_panel(w, r, count) if self.spec.paced else ()
+        arguments: list[Traced | Pointer] = [row, x, row_bytes, rows_live, column, w, *ahead]
 
-        def write(code: Code, row: Traced, x: Pointer, row_bytes: Traced, rows_live: Traced, column: Traced) -> None:
-            _Integer(code, self.spec, self.lanes, self.epilogue)._write_tile(
-                height, row, x, row_bytes, rows_live, column
-            )
+        def write(
+            code: Code,
+            row: Traced,
+            x: Pointer,
+            row_bytes: Traced,
+            rows_live: Traced,
+            column: Traced,
+            w: Pointer,
+            *ahead: Any,
+        ) -> None:
+            inner = _Integer(code, self.spec, self.lanes, self.epilogue)
+            inner._write_tile(height, row, x, row_bytes, rows_live, column, w, Ahead(*ahead) if ahead else None)
 
         code.subroutine(f"tile.{height}", arguments, write, inline=False)
 
+    def _next_panel(self, w: Pointer, r: Traced, count: Traced) -> Ahead:
+        """The part of the panel behind this one that the tile of rows from `r` on asks for: of each step's bytes, which
+        all tiles share."""
+        spec = self.spec
+        each = (count - 1 + spec.group * spec.width * spec.rows[0]) / count
+        return Ahead(w.at(self.panel + r / spec.rows[0] * self.steps * each), each)
+
     def _write_tile(
-        self, height: int, row: Traced, x: Pointer, row_bytes: Traced, rows_live: Traced, column: Traced
+        self,
+        height: int,
+        row: Traced,
+        x: Pointer,
+        row_bytes: Traced,
+        rows_live: Traced,
+        column: Traced,
+        w: Pointer,
+        ahead: Ahead | None,
     ) -> None:
         code, spec, vectors = self.code, self.spec, self.spec.width // self.lanes
-        w = self.w.at(column / spec.width * self.panel)
-        steps = (self.depth + (spec.group - 1)) / spec.group
         corrections = [self._correction(column + vector * self.lanes) for vector in range(vectors)]
-        sums = emit_products(code, spec, height, corrections, x, row_bytes, w, steps, self.lanes)
+        sums = emit_products(code, spec, height, corrections, x, row_bytes, w, self.steps, self.lanes, ahead)
         self._finish(height, sums, row, column, rows_live)
 
     def _finish(self, height: int, sums: Sequence[Traced], row: Traced, column: Traced, rows_live: Traced) -> None:

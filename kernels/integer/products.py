@@ -10,9 +10,19 @@ from jitonnx.kernels.language.code import Code, Pointer
 from jitonnx.kernels.language.instructions import add_dot_products
 from jitonnx.kernels.language.llvm import declared, splat
 from jitonnx.kernels.language.trace import Traced
+from jitonnx.kernels.parts.layouts import LINE
+from jitonnx.kernels.parts.tile import emit_prefetch
+from jitonnx.records import NamedTuple
 
 _I32 = ir.IntType(32)
 _PAIRS = {16: "llvm.x86.avx512.pmaddw.d.512", 8: "llvm.x86.avx2.pmadd.wd", 4: "llvm.x86.sse2.pmadd.wd"}
+
+
+class Ahead(NamedTuple):
+    """Memory that will be needed soon, and how many bytes of it to ask for in each step."""
+
+    place: Pointer
+    each: Traced
 
 
 def emit_products(
@@ -25,9 +35,10 @@ def emit_products(
     w: Pointer,
     steps: Traced,
     lanes: int,
+    ahead: Ahead | None = None,
 ) -> list[Traced]:
     """The sums of `height` rows, int32 vectors row after row, that begin with `first`; x and w as they lie gathered
-    and packed. All sums stay in registers."""
+    and packed. All sums stay in registers. ahead: what is asked for meanwhile."""
     if spec.multiply == "signed matrices":
         return _matrix_products(code, spec, height, first, x, row_bytes, w, steps)
     builder, group, vectors = code.builder, spec.group, len(first)
@@ -37,6 +48,12 @@ def emit_products(
     row_words = row_bytes / 4
     with code.loop(steps) as step:
         panel = w.at(step * (group * spec.width))
+        if spec.near:
+            soon = panel.at(spec.near * group * spec.width)
+            for line in range(0, group * spec.width, LINE):
+                emit_prefetch(builder, soon.at(line).value, level=1)
+        if ahead is not None:
+            emit_prefetch(builder, ahead.place.at(step * ahead.each).value)
         right = [_widened(panel.load(vector * lanes * group, lanes * group), element) for vector in range(vectors)]
         for r in range(height):
             word = words.load(row_words * r + step)

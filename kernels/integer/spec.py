@@ -5,6 +5,7 @@ Integers are multiplied and summed exactly, in int32, whatever the CPU has for i
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -83,6 +84,10 @@ class IntegerSpec(KernelSpec):
     """Rows are gathered tap by tap. Otherwise there is one, rows are x_pixel apart, and no size of images is read."""
     result: str = "int32"
     """Element type of y."""
+    near: int = 0
+    """How many steps ahead of its use a panel is asked for, into the first-level cache; 0: not at all."""
+    paced: bool = False
+    """Whether tiles ask for the next panel at an even pace, into the second-level cache."""
 
     BUFFERS = IntegerBuffers
     SIZES = IntegerSizes
@@ -185,13 +190,24 @@ def _depth(given: WindowProduct) -> int:
 
 
 def choose(
-    columns: int, rows: int | None, target: Target, *, signed: bool, shifted: bool, windows: bool, result: str
+    columns: int,
+    rows: int | None,
+    target: Target,
+    *,
+    depth: int | None = None,
+    signed: bool,
+    shifted: bool,
+    windows: bool,
+    result: str,
 ) -> IntegerSpec:
-    """The kernel for this many output channels and rows (None: known only at run time) on a CPU.
+    """The kernel for this many output channels, rows (None: known only at run time) on a CPU. depth: products a
+    sum of constant weights.
 
     Tiles of vectors are 6 x 4 with 32 registers (24 sums, 4 of w, one of x), 6 x 2 with 16; narrower where columns are
     few. The width is the largest that pads the columns least. One or two rows, which are bound by reading the weights,
-    do not wait for tile registers where the CPU has dot products, too.
+    do not wait for tile registers where the CPU has dot products, too. Cores that wait for their third-level cache ask
+    for panels that outgrow the first-level one, and for the next of weights that outgrow the second-level one: 0.90 to
+    0.96 of the time with 128 and 256 channels of 3x3 taps, 0.85 with 512.
     """
     multiply = target.integer_products
     if multiply == "tiles" and rows is not None and rows <= _FEW_ROWS:
@@ -203,4 +219,8 @@ def choose(
         widths = [lanes * count for count in range(most, 0, -1)]
         width = min(widths, key=lambda width: -(-columns // width) * width)
         heights = (6, 1) if rows is None or (rows > 1 and rows % 6 == 1) else (min(rows, 6),)
-    return IntegerSpec(multiply, heights, width, signed, shifted, windows, result)
+    spec = IntegerSpec(multiply, heights, width, signed, shifted, windows, result)
+    if multiply == "tiles" or depth is None:
+        return spec
+    far = target.core.waits_for_l3 and columns > width and depth * columns > target.l2_bytes // 2
+    return replace(spec, near=target.steps_near(spec.panel_elements(depth)), paced=far)

@@ -117,7 +117,7 @@ def product(
     shifted = dtype is np.uint8 or zero != 0
     kind = {"signed": dtype is np.int8, "shifted": shifted, "result": result}
     spec: AnySpec = (
-        choose_tiles(way, n, (k,), m, **kind) if way else choose(n, m, TARGETS[target], windows=False, **kind)
+        choose_tiles(way, n, (k,), m, **kind) if way else choose(n, m, TARGETS[target], depth=k, windows=False, **kind)
     )
     spec = dataclasses.replace(spec, **options)
     given = row_product(m, n, k, k, n + 3)
@@ -195,7 +195,7 @@ def convolutions(
             spec: AnySpec = choose_tiles(way, outputs, w.shape[1:], rows, **kind)
             spec = dataclasses.replace(spec, **blocks)
         else:
-            spec = choose(outputs, rows, TARGETS[target], windows=True, **kind)
+            spec = choose(outputs, rows, TARGETS[target], depth=w[0].size, windows=True, **kind)
         pixel = channels + gap
         given = window_product(
             (images, height, width, channels),
@@ -305,7 +305,9 @@ def test_empty(way: str) -> None:
     kind = {"signed": False, "shifted": True, "result": "int32"}
     for m, n, k in [(0, 4, 3), (3, 4, 0)]:
         spec: AnySpec = (
-            choose_tiles(way, n, (k,), None, **kind) if way else choose(n, None, TARGETS["host"], windows=False, **kind)
+            choose_tiles(way, n, (k,), None, **kind)
+            if way
+            else choose(n, None, TARGETS["host"], depth=k, windows=False, **kind)
         )
         given = row_product(m, n, k, k, n)
         y = run(spec, "tiles" if way else "host", np.zeros((m, k), np.uint8), 3, np.zeros((n, k), np.int8), given)

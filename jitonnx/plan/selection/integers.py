@@ -104,7 +104,14 @@ def _chosen(
     columns, *deep = integers(weights.shape)
     of_y, windows = concrete(product(y.shape[axis] for axis in rows)), way not in ("in place", "copied")
     signed, shifted, result = x.dtype is DType.INT8, is_shifted(zero), y.dtype.numpy.name
-    spec = choose(columns, of_y, planner.target, signed=signed, shifted=shifted, windows=windows, result=result)
+    spec = choose(
+        *(columns, of_y, planner.target),
+        depth=math.prod(deep),
+        signed=signed,
+        shifted=shifted,
+        windows=windows,
+        result=result,
+    )
     if spec.multiply == "tiles":
         return choose_tiles(way, columns, deep, together, signed=signed, shifted=shifted, result=result)
     return spec
