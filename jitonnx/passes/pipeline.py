@@ -45,6 +45,7 @@ _CONTROL = _family("control", "If FlexAttention")
 _LOOPS = _family("loops", "Loop Scan")
 _SEQUENCES = _family("sequences", "SequenceEmpty SequenceConstruct SplitToSequence Optional")
 _INTEGERS = (
+    _family("integer_weights", "QuantizeLinear DequantizeLinear"),
     _family("integer_windows", "QuantizeLinear DequantizeLinear"),
     _family("integer_products", "DequantizeLinear QLinearConv QLinearMatMul"),
     _family("integer_moves", "QuantizeLinear DequantizeLinear"),

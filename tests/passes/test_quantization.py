@@ -63,6 +63,53 @@ def test_integers(kind: str) -> None:
     assert report.counts["integer convolution" if name == "ConvInteger" else "integer product"] == 1
 
 
+@pytest.mark.parametrize("kind", ["conv", "gemm", "matmul"])
+def test_weights_that_the_graph_quantises(kind: str) -> None:
+    """The file has them as floats, with QuantizeLinear and DequantizeLinear behind (`AddQDQPairToWeight`)."""
+
+    def author(b: Build) -> Value:
+        shape = {"conv": (8, 4, 3, 3), "gemm": (8, 4), "matmul": (4, 8)}[kind]
+        steps, zeros, axis = np.full(8, 0.02, np.float32), np.zeros(8, np.int8), 1 if kind == "matmul" else 0
+        numbers = b.op(QuantizeLinear(axis=axis), normal(*shape), steps, zeros)
+        w = b.op(DequantizeLinear(axis=axis), numbers, steps, zeros)
+        if kind == "conv":
+            return b.op(Conv(), quantised(b, 1, 4, 6, 6), w)
+        return b.op(Gemm(transB=True) if kind == "gemm" else MatMul(), quantised(b, 3, 4), w)
+
+    graph, report = rewritten(author, atol=1e-4)
+    assert report.counts["quantised constants"] == 1
+    assert operators(graph)["ConvInteger"] + operators(graph)["MatMulInteger"] == 1
+
+
+@pytest.mark.parametrize("name", ["int4", "uint4", "int2", "uint2"])
+@pytest.mark.parametrize("zero", [False, True])
+def test_weights_of_few_bits(name: str, zero: bool) -> None:
+    dtype = DType[name.upper()].numpy
+
+    def author(b: Build) -> Value:
+        low, high = {"int4": (-8, 8), "uint4": (0, 16), "int2": (-2, 2), "uint2": (0, 4)}[name]
+        w = np.random.default_rng(1).integers(low, high, (8, 4, 3, 3)).astype(dtype)
+        steps = np.linspace(0.01, 0.05, 8, dtype=np.float32)
+        zeros = [np.ones(8).astype(dtype)] if zero or name.startswith("u") else []
+        return b.op(Conv(), quantised(b, 1, 4, 6, 6), b.op(DequantizeLinear(axis=0), w, steps, *zeros))
+
+    graph, report = rewritten(author, atol=1e-4)
+    assert report.counts["bytes of few bits"] == report.counts["integer convolution"] == 1
+    assert operators(graph)["ConvInteger"] == 1
+
+
+@pytest.mark.parametrize("scales", [1, 5])
+def test_weights_that_are_transposed(scales: int) -> None:
+    """As a linear layer of PyTorch is exported: its matrix has a row for each output."""
+
+    def author(b: Build) -> Value:
+        return b.op(MatMul(), quantised(b, 3, 16), b.op(Transpose(perm=(1, 0)), weights(b, 5, 16, scales=scales)))
+
+    graph, report = rewritten(author, atol=1e-4)
+    assert report.counts["transposed weights"] == report.counts["integer product"] == 1
+    assert operators(graph)["MatMulInteger"] == 1 and not operators(graph)["Transpose"]
+
+
 @pytest.mark.parametrize(
     "author",
     [
