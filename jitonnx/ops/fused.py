@@ -15,6 +15,7 @@ from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.base import lower_halves, widen
+from jitonnx.ops.onnx.quantization import quotient
 from jitonnx.ops.onnx.recurrent import GRU, LSTM, RNN
 
 
@@ -122,6 +123,16 @@ class SumOfBytes(Operator):
 
 ROUNDED = Pointwise(expression=e.round_even(e.within(*(e.operand(position, DType.FLOAT) for position in range(3)))))
 """A float32 rounded to the nearest whole number, ties to even, between the second operand and the third."""
+
+ROUNDED_QUOTIENT = Pointwise(
+    expression=e.round_even(
+        e.within(
+            quotient(*(e.operand(position, DType.FLOAT) for position in (0, 3, 4))),
+            *(e.operand(position, DType.FLOAT) for position in (1, 2)),
+        )
+    )
+)
+"""The same of the first operand divided by the fourth, whose reciprocal is the fifth."""
 
 OPERATORS = (Attention, Lookup, Pointwise, SumOfBytes)
 

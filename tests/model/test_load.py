@@ -226,6 +226,19 @@ def test_wrong_models(model: onnx.ModelProto, kind: type[errors.Error], text: st
     assert str(caught.value).startswith(f"[ONNXRuntimeError] : {kind.code} : {kind.label} : ")
 
 
+def test_type_that_value_info_gives_an_initializer_does_not_count() -> None:
+    """As converters to float16 write models; of what a node gives it does."""
+    model = model_of([helper.make_node("Add", ["x", "b"], ["y"], name="n1")], ["x"], ["y"])
+    model.graph.initializer.append(numpy_helper.from_array(np.ones((2, 3), np.float32), "b"))
+    model.graph.value_info.append(helper.make_tensor_value_info("b", TensorProto.FLOAT16, [2, 3]))
+    assert load(model) is not None
+    model.graph.node[0].output[0] = "t"
+    model.graph.node.append(relu("t", "y"))
+    model.graph.value_info.append(helper.make_tensor_value_info("t", TensorProto.FLOAT16, [2, 3]))
+    with pytest.raises(errors.Fail, match=r"output arg \(t\) does not match expected type \(tensor\(float16\)\)"):
+        load(model)
+
+
 def test_inputs_of_a_kind_that_is_not_supported() -> None:
     model = add_model()
     model.graph.input[0].type.Clear()

@@ -190,6 +190,35 @@ def test_result_that_a_residual_is_added_to_stays_in_registers() -> None:
     assert operators(graph)["QuantizeLinear"] == 3  # of two inputs and the result
 
 
+def sixteen(b: Build, dtype: type, zero: int, scale: float, other: int | None = None) -> Value:
+    """An input, of which some numbers are beyond the range, quantised to 16 bits and back."""
+    x = b.input((normal(5, 40) * 40000).astype(np.float32))
+    numbers = b.op(QuantizeLinear(), x, np.float32(scale), dtype(zero))
+    return b.op(DequantizeLinear(), numbers, np.float32(scale), dtype(zero if other is None else other))
+
+
+@pytest.mark.parametrize(("dtype", "zero"), [(np.int16, 0), (np.int16, -77), (np.uint16, 32000), (np.uint16, 0)])
+def test_numbers_of_16_bits_stay_floats(dtype: type, zero: int) -> None:
+    graph, report = rewritten(lambda b: sixteen(b, dtype, zero, 0.7), atol=0)
+    assert report.counts["rounded to 16 bits"] == 1
+    assert not operators(graph)["QuantizeLinear"]
+
+
+@pytest.mark.parametrize(
+    "author",
+    [
+        lambda b: sixteen(b, np.int16, 3, 0.7, other=4),
+        lambda b: sixteen(b, np.int16, 0, 1e-35),
+        lambda b: b.op(DequantizeLinear(), b.op(QuantizeLinear(), b.input(normal(3)), np.float32(1), np.int16(0)),
+                       b.input(np.float32(0.5))),
+    ],
+    ids=["two zero points", "tiny scale", "computed scale"],
+)  # fmt: skip
+def test_numbers_of_16_bits_that_become_integers(author: object) -> None:
+    _, report = rewritten(author)  # type: ignore[arg-type]
+    assert "rounded to 16 bits" not in report.counts
+
+
 @pytest.mark.parametrize(
     "author",
     [

@@ -146,9 +146,9 @@ class QuantizeLinear(_Linear):
             if self.precision and DType(self.precision) is not DType.FLOAT:
                 narrow = DType(self.precision)
                 number = e.cast(e.cast(e.cast(number, narrow) / e.cast(step, narrow), narrow), DType.FLOAT)
-            elif scale.constant is not None and _divides_by_factor(scale.constant):
+            elif scale.constant is not None and divides_by_factor(scale.constant):
                 operands.append(to.constant(np.asarray(1 / scale.constant.item(), np.float32)))
-                number = _quotient(number, step, e.operand(2, DType.FLOAT))
+                number = quotient(number, step, e.operand(2, DType.FLOAT))
             else:
                 number = number / step
         if zero_point is None or (zero_point.constant is not None and not zero_point.constant.any()):
@@ -437,14 +437,14 @@ def _multiplied(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 # ---------------------------------------------------------------- parts in computations
 
 
-def _divides_by_factor(scale: np.ndarray) -> bool:
+def divides_by_factor(scale: np.ndarray) -> bool:
     """Whether a constant is one normal float32 with a normal reciprocal, away from where products underflow."""
     if scale.size != 1 or scale.dtype != np.float32:
         return False
     return bool(1e-30 < abs(scale.item()) < 1e30)
 
 
-def _quotient(number: e.Expr, step: e.Expr, factor: e.Expr) -> e.Expr:
+def quotient(number: e.Expr, step: e.Expr, factor: e.Expr) -> e.Expr:
     """number / step, where factor is 1 / step, a tenth as long as a division takes: the product with it, and what that
     leaves of the number, divided the same way. With multiply-adds it is the rounded quotient, but for one in millions;
     beyond ±_MOST and for NaN it is some number beyond, or NaN."""

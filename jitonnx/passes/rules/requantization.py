@@ -6,14 +6,16 @@ import numpy as np
 
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Node, Value
-from jitonnx.ops.fused import ROUNDED
+from jitonnx.ops.fused import ROUNDED, ROUNDED_QUOTIENT
 from jitonnx.ops.onnx.activation import Relu
 from jitonnx.ops.onnx.arithmetic import Add, Clip, Mul
-from jitonnx.ops.onnx.quantization import DequantizeLinear, QuantizeLinear, bounds_about
+from jitonnx.ops.onnx.quantization import DequantizeLinear, QuantizeLinear, bounds_about, divides_by_factor
 from jitonnx.passes.quantized import (
     BYTES,
+    as_scalar,
     constant_scales,
     dequantised,
+    equal_numbers,
     integral,
     leaves,
     of_integers,
@@ -84,6 +86,40 @@ def rounded_in_place(node: Node, edit: Edit) -> Result:
     return edit.add(Mul(), edit.add(ROUNDED, x, *bounds), scale)
 
 
+@rule(
+    "rounded to 16 bits",
+    DequantizeLinear,
+    equation="DequantizeLinear(QuantizeLinear(x, t, z), s, z) = s clip(round(x / t), low - z, high - z), of 16 bits",
+    level=Level.EXTENDED,
+)
+def rounded_to_16_bits(node: Node, edit: Edit) -> Result:
+    """What is quantised to 16 bits stays float32, which holds these whole numbers: no product takes them as integers.
+
+    before: DequantizeLinear(QuantizeLinear(x, t, z), s, z)
+    after:  Pointwise -> Mul(s)
+    """
+    numbers, scale, zero = (*node.inputs, None)[:3]
+    above = producer(numbers, QuantizeLinear)
+    if above is None or numbers is None or scale is None or numbers.dtype not in (DType.INT16, DType.UINT16):
+        return None
+    x, step, other = (*above.inputs, None)[:3]
+    assert x is not None and step is not None
+    steps, zeros = array(step), np.zeros((), numbers.dtype.numpy) if zero is None else array(zero)
+    if not ranked(node) or zeros is None or zeros.size != 1 or not same_zero(zero, other):
+        return None
+    if {x.dtype, scale.dtype, node.output.dtype} != {DType.FLOAT} or constant_scales(node, None) is None:
+        return None
+    if steps is None or not divides_by_factor(steps):
+        return None
+    edit.consume([above])
+    bounds = bounds_about(zeros.reshape(-1)[0])
+    factor = np.asarray(1 / steps.item(), np.float32)
+    low, high, inverse = (edit.constant(given) for given in (*bounds, factor))
+    by = as_scalar(edit, step)
+    again = by if equal_numbers(array(scale), steps) else as_scalar(edit, scale)  # one number is one operand
+    return edit.add(Mul(), edit.add(ROUNDED_QUOTIENT, x, low, high, by, inverse), again)
+
+
 def _finite(leaf: Node | Value) -> bool:
     """Whether a leaf is a finite number, whatever the inputs are."""
     if isinstance(leaf, Node):
@@ -152,4 +188,5 @@ def _scaled(edit: Edit, x: Value, factor: np.ndarray) -> Value:
 RULES = (
     requantisation,
     rounded_in_place,
+    rounded_to_16_bits,
 )
