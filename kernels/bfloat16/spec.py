@@ -74,6 +74,7 @@ class MatricesSpec(BfloatSpec):
 
     GFLOPS = 100
     TASK_PRODUCTS = 1 << 19
+    ROWS_BYTES, ALL_ROWS_BYTES = 512 << 10, 1 << 20
 
     @property
     def features(self) -> tuple[str, ...]:

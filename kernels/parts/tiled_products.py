@@ -25,10 +25,8 @@ SUMS_BYTES = 2 * TILE * 2 * TILE * 4
 WAYS = ("in place", "copied", "gathered", "unfolded", "padded")
 
 _TASKS = 16
-_ROWS_BYTES = 512 << 10
-"""Rows of a task in scratch memory: they are to stay in the second-level cache."""
-_ALL_ROWS_BYTES = 1 << 20
-"""They may be as many if they are all rows, or read where they lie: large weights then come once."""
+_BAND_BYTES = 512 << 10
+"""Rows of images that a task has in scratch memory: they are to stay in the second-level cache."""
 NEAR_BYTES = 5 << 18
 """Weights of a task up to this size stay in the second-level cache from block to block of rows."""
 _COPIED_COLUMNS = 512
@@ -84,6 +82,10 @@ class TiledSpec(KernelSpec):
     """An element has so many bytes as products take it."""
     TASK_PRODUCTS: ClassVar[int]
     """Products that are some 5 microseconds of work."""
+    ROWS_BYTES: ClassVar[int] = 1 << 20
+    """Rows of a task that are copied: they are to stay in the second-level cache, 2 MB where there are tiles."""
+    ALL_ROWS_BYTES: ClassVar[int] = 3 << 19
+    """They may be as many if they are all rows, or read where they lie: large weights then come once."""
     SETTLED = True
 
     @property
@@ -151,15 +153,15 @@ class TiledSpec(KernelSpec):
             unit, units = (padded_width(sizes) if self.by_taps else sizes.out_width), sizes.out_height
             halo = (sizes.kernel_height - 1) * sizes.dilation_height
             if self.by_taps:
-                most = larger(_ROWS_BYTES // larger(unit * row_bytes, 1) - halo, 1)
+                most = larger(_BAND_BYTES // larger(unit * row_bytes, 1) - halo, 1)
             else:
-                most = larger(_ROWS_BYTES // larger(sizes.stride_height * line_bytes, 1), 1)
+                most = larger(_BAND_BYTES // larger(sizes.stride_height * line_bytes, 1), 1)
             outer, least = sizes.images, 2 * halo
         else:
             unit, outer = self.high * TILE, self.products(sizes)
             units = -(-self.product_rows(sizes) // unit)
-            all_fit = self.way == "in place" or below(units * unit * row_bytes, _ALL_ROWS_BYTES + 1)
-            each = _ROWS_BYTES + all_fit * (_ALL_ROWS_BYTES - _ROWS_BYTES)
+            all_fit = self.way == "in place" or below(units * unit * row_bytes, self.ALL_ROWS_BYTES + 1)
+            each = self.ROWS_BYTES + all_fit * (self.ALL_ROWS_BYTES - self.ROWS_BYTES)
             most, least = larger(each // larger(unit * row_bytes, 1), 1), 1
         panels = -(-n // self.width)
         near = below(depth * n * self.ITEM_BYTES, NEAR_BYTES)
