@@ -11,6 +11,9 @@ Measured step by step on a Granite Rapids that others used, one thread: expansio
 0.93 of MobileNet v2's time without bands, and first convolutions and projections besides 0.97 of that. Products write
 to the third-level cache of a Zen 4 as fast as they multiply: nothing is cut for such cores.
 
+A maximum over windows takes the depthwise convolution's place as well: behind the first convolution of a ResNet it
+reads 112 x 112 x 64.
+
 Several images are not cut. Where only a run tells how many there are, the first band is all of them then, and the
 others are empty. Where only a run tells an image's height or width, there are as many bands as large images need, of
 as many rows as the run's sizes ask for; those behind the last row are empty.
@@ -28,6 +31,7 @@ from jitonnx.kernels.arguments import Arguments
 from jitonnx.kernels.convolution.problem import ConvolutionBuffers, Problem
 from jitonnx.kernels.convolution.spec import DepthwiseGiven, DepthwiseSpec, DirectSpec
 from jitonnx.kernels.gemm.spec import GemmBuffers, GemmGiven, GemmSpec
+from jitonnx.kernels.pooling.spec import PoolBuffers, PoolSizes, PoolSpec
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.tensor import Buffer, Tensor, channels_last_order, dense_tensor
 from jitonnx.records import NamedTuple, dataclass
@@ -49,7 +53,7 @@ def in_bands(calls: list[KernelCall], target: Target) -> list[KernelCall]:
     """The calls, with those that gain by it cut into bands."""
     if not target.core.waits_for_l3:
         return calls
-    uses = Counter(tensor.buffer for call in calls for tensor in call.tensors)
+    uses = Counter(buffer for call in calls for buffer in {tensor.buffer for tensor in call.tensors})
     result: list[KernelCall] = []
     place = 0
     while place < len(calls):
@@ -102,8 +106,7 @@ class _Link:
     @property
     def result(self) -> Tensor:
         """The image that it makes."""
-        (result,) = self.call.written
-        return result
+        return self.call.written[0]
 
     @property
     def row_bytes(self) -> DimLike:
@@ -190,16 +193,19 @@ class _Windows(_Link):
 
     def band(self, number: int, read: _Span, made: _Span, x: Tensor | None, y: Tensor | None) -> KernelCall:
         given, buffers = self.call.sizes, self.call.buffers
-        assert isinstance(given, DepthwiseGiven | Problem) and isinstance(buffers, ConvolutionBuffers)
+        assert isinstance(given, DepthwiseGiven | Problem | PoolSizes)
+        assert isinstance(buffers, ConvolutionBuffers | PoolBuffers)
+        padding = self._of(number, read.first - (made.first * self.stride - self.pad), self.pad)
         sizes = _changed(
             given,
             height=self._of(number, read.rows, self.height),
             out_height=self._of(number, made.rows, self.out_height),
-            pad_top=self._of(number, read.first - (made.first * self.stride - self.pad), self.pad),
+            **{"pad_height" if isinstance(given, PoolSizes) else "pad_top": padding},
         )
         x = x or replace(buffers.x, offset=buffers.x.offset + read.first * given.x_row)
         y = y or replace(buffers.y, offset=buffers.y.offset + made.first * given.y_row)
-        return self._with(number, made, _changed(buffers, x=x, y=y), sizes)
+        written = {"y": y, "indices": y} if isinstance(buffers, PoolBuffers) else {"y": y}
+        return self._with(number, made, _changed(buffers, x=x, **written), sizes)
 
 
 def _bands(chain: Sequence[_Link], target: Target) -> list[_Span]:
@@ -291,15 +297,15 @@ def _is_one(images: DimLike) -> DimLike:
 
 
 def _chain(calls: Sequence[KernelCall], uses: Counter[Buffer]) -> list[_Link]:
-    """The links of a chain with which the calls begin: what makes an image, a depthwise convolution, and perhaps a
-    projection. Empty where there is none."""
+    """The links of a chain with which the calls begin: what makes an image, a depthwise convolution or a pooling, and
+    perhaps a projection. Empty where there is none."""
     if len(calls) < 2:
         return []
     middle = _windows(calls[1])
-    if middle is None or not isinstance(calls[1].spec, DepthwiseSpec):
+    if middle is None or not isinstance(calls[1].spec, DepthwiseSpec | PoolSpec):
         return []
     first = _windows(calls[0]) or _pixels(calls[0], middle.images, middle.height, middle.width)
-    if first is None or isinstance(first.call.spec, DepthwiseSpec) or not _follows(first, middle, uses):
+    if first is None or isinstance(first.call.spec, DepthwiseSpec | PoolSpec) or not _follows(first, middle, uses):
         return []
     chain = [first, middle]
     if len(calls) > 2:
@@ -330,7 +336,7 @@ def _is_dense(link: _Link, written: bool) -> bool:
     sizes = link.call.sizes
     if isinstance(sizes, GemmGiven):
         return sizes.c_row == sizes.n if written else (sizes.a_row, sizes.a_column) == (sizes.k, 1)
-    assert isinstance(sizes, DepthwiseGiven | Problem)
+    assert isinstance(sizes, DepthwiseGiven | Problem | PoolSizes)
     height, width, channels = (
         (link.out_height, link.out_width, link.channels) if written else (link.height, link.width, link.inputs)
     )
@@ -343,7 +349,8 @@ def _is_dense(link: _Link, written: bool) -> bool:
 
 
 def _windows(call: KernelCall) -> _Link | None:
-    """A call as a link, if it is a convolution whose sizes are known but for the number of images, of 1 if known."""
+    """A call as a link, if it is a convolution or takes maxima of windows, and its sizes are known but for the images'
+    and their number, which is 1 if known."""
     spec, sizes = call.spec, call.sizes
     if call.prologue is not None:
         return None
@@ -353,12 +360,21 @@ def _windows(call: KernelCall) -> _Link | None:
     elif type(spec) is DirectSpec and isinstance(sizes, Problem):
         window = sizes.stride_height, sizes.dilation_height * (sizes.kernel_height - 1) + 1
         outputs = sizes.out_channels
+    elif isinstance(spec, PoolSpec) and isinstance(sizes, PoolSizes) and _takes_maxima(spec, sizes):
+        window = sizes.stride_height, sizes.dilation_height * (sizes.kernel_height - 1) + 1
+        outputs = sizes.channels
     else:
         return None
     extents = sizes.height, sizes.width, sizes.out_height, sizes.out_width, outputs, sizes.channels
-    if not known((outputs, sizes.channels, *window, sizes.pad_top)) or _are_several(sizes.images):
+    pad = sizes.pad_height if isinstance(sizes, PoolSizes) else sizes.pad_top
+    if not known((outputs, sizes.channels, *window, pad)) or _are_several(sizes.images):
         return None
-    return _Windows(call, sizes.images, *extents, *window, sizes.pad_top)
+    return _Windows(call, sizes.images, *extents, *window, pad)
+
+
+def _takes_maxima(spec: PoolSpec, sizes: PoolSizes) -> bool:
+    """Whether a call gives maxima of windows of an image, and nothing else."""
+    return spec.kind == "max" and not spec.with_indices and (sizes.depth, sizes.out_depth) == (1, 1)
 
 
 def _are_several(images: DimLike) -> bool:

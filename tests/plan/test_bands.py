@@ -1,4 +1,4 @@
-"""Expansions and depthwise convolutions band by band: right whatever the bands, and only where they are meant to be."""
+"""Expansions, depthwise convolutions and pooling band by band: right whatever the bands, and only where meant to be."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from jitonnx.interpreter import evaluate
 from jitonnx.ir.dims import evaluate as evaluated
 from jitonnx.kernels.convolution import choose
 from jitonnx.kernels.convolution.spec import DepthwiseSpec
+from jitonnx.kernels.pooling.spec import PoolSpec
 from jitonnx.model import load
 from jitonnx.plan import bands
 from jitonnx.plan.calls import KernelCall
@@ -67,6 +68,25 @@ def expansion(
     return model(nodes, [tensor("x", (images, 5, *size))], outputs, weights)
 
 
+def pooled(
+    size: tuple[Any, Any], projection: bool = False, first: int = 3, images: Any = 1, **attributes: Any
+) -> bytes:
+    """A convolution of 5 channels to 24, ReLU, and maxima of windows; perhaps a 1x1 convolution to 7 behind them."""
+    weights = {
+        "w": RANDOM.standard_normal((24, 5, first, first)).astype(np.float32),
+        "b": RANDOM.standard_normal(24).astype(np.float32),
+        "p": RANDOM.standard_normal((7, 24, 1, 1)).astype(np.float32),
+    }
+    nodes = [
+        node("Conv", ["x", "w", "b"], ["wide"], pads=[first // 2] * 4),
+        node("Relu", ["wide"], ["r"]),
+        node("MaxPool", ["r"], ["y"], **attributes),
+    ]
+    if projection:
+        nodes.append(node("Conv", ["y", "p"], ["z"]))
+    return model(nodes, [tensor("x", (images, 5, *size))], [tensor("z" if projection else "y", None)], weights)
+
+
 @pytest.fixture
 def small_caches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Cores that wait for the third-level cache, with 384 KB of the second level; how many bands there are, by plan.
@@ -79,7 +99,7 @@ def small_caches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     def in_bands(calls: list[KernelCall], target: Target) -> list[KernelCall]:
         core = named("sapphirerapids").core
         result = cut(calls, replace(target, core=core, l2_bytes=384 << 10))
-        found.append(sum(isinstance(call.spec, DepthwiseSpec) for call in result))
+        found.append(sum(isinstance(call.spec, DepthwiseSpec | PoolSpec) for call in result))
         return result
 
     monkeypatch.setattr(bands, "in_bands", in_bands)
@@ -133,6 +153,41 @@ def test_bands_change_nothing(
         np.testing.assert_array_equal(result, results[0])
     (expected,) = evaluate(load(data).graph, {"x": x})
     np.testing.assert_allclose(results[0], expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("size", "attributes"),
+    [
+        ((93, 56), {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}),
+        ((93, 57), {"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1}),
+        ((94, 56), {"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1, "projection": True}),
+        ((90, 56), {"kernel_shape": [2, 2], "strides": [2, 2], "projection": True}),
+        ((93, 56), {"kernel_shape": [2, 3], "pads": [1, 1, 0, 1], "first": 1, "projection": True}),
+        ((99, 56), {"kernel_shape": [2, 2], "dilations": [2, 2], "pads": [1, 0, 1, 2], "strides": [3, 1]}),
+    ],
+)
+def test_maxima_band_by_band(size: tuple[int, int], attributes: dict[str, Any], small_caches: list[int]) -> None:
+    """The bits are those of the whole image at once, with a known size and an open one."""
+    x = RANDOM.standard_normal((1, 5, *size)).astype(np.float32)
+    state = RANDOM.bit_generator.state
+    data = pooled(size, **attributes)
+    RANDOM.bit_generator.state = state
+    opened = pooled(("H", "W"), images="N", **attributes)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bands, "in_bands", lambda calls, target: calls)
+        (expected,) = run(data, x)
+        several = np.concatenate([x, x[:, :, ::-1]])
+        (of_several,) = run(opened, several)
+    assert not small_caches
+    for count in (1, 3):
+        np.testing.assert_array_equal(run(data, x, count)[0], expected)
+        assert small_caches.pop() > 1
+        np.testing.assert_array_equal(run(opened, x, count)[0], expected)
+        np.testing.assert_array_equal(run(opened, several, count)[0], of_several)
+        assert small_caches == [16, 16]
+        small_caches.clear()
+    (reference,) = evaluate(load(data).graph, {"x": x})
+    np.testing.assert_allclose(expected, reference, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(
