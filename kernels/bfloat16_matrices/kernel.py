@@ -4,12 +4,14 @@ packing of their right matrices."""
 from __future__ import annotations
 
 from jitonnx.kernels.bfloat16.kernel import ELEMENTS, Bfloat, applied_to
-from jitonnx.kernels.bfloat16_matrices.spec import MatricesSizes, MatricesSpec, PackingSizes, PackingSpec
+from jitonnx.kernels.bfloat16_matrices.spec import MatricesSpec, PackingSpec
 from jitonnx.kernels.language import types
 from jitonnx.kernels.language.code import Code, Kernel, Pointer, remainder
 from jitonnx.kernels.language.epilogue import Epilogue, Stage
 from jitonnx.kernels.language.trace import Traced
 from jitonnx.kernels.parts.layouts import LINE, UnaryBuffers
+from jitonnx.kernels.parts.tiled_matrices import PackingSizes
+from jitonnx.kernels.parts.tiled_matrices_kernel import MatricesKernel
 from jitonnx.kernels.parts.tiled_packing import Packing
 
 
@@ -30,47 +32,18 @@ def build(spec: MatricesSpec | PackingSpec, lanes: int, epilogue: Stage | None =
     return body
 
 
-class _Matrices(Bfloat):
+class _Matrices(MatricesKernel, Bfloat):
     """Emits one kernel of products."""
 
     def __init__(self, code: Code, spec: MatricesSpec, epilogue: Epilogue) -> None:
         super().__init__(code, spec, epilogue)
-        self._matrices, self._places = spec, code.sizes(MatricesSizes)
-        self._packed = code.scratch(types.uint8).at(spec.packed_at(self.size)) if spec.packs else self.w
+        self._spec = spec
+        self.begin(code, spec, self.w.to(ELEMENTS[spec.w_type]) if spec.packs else self.w)
 
-    def part(self, number: Traced) -> tuple[Traced, Traced]:
-        parts = (self.size.out_height + (self.size.task_rows - 1)) / self.size.task_rows
-        matrix = number / parts
-        return matrix, number - matrix * parts
-
-    def left(self, matrix: Traced) -> Pointer:
-        return self._matrix(self.x, matrix, "x")
-
-    def right(self, matrix: Traced) -> Pointer:
-        return self._packed if self._matrices.packs else self._matrix(self.w, matrix, "w")
-
-    def result(self, matrix: Traced) -> Pointer:
-        return self._matrix(self.y, matrix, "y")
-
-    def _matrix(self, first: Pointer, matrix: Traced, name: str) -> Pointer:
-        size = self._places
-        outer, inner = matrix / size.inner, remainder(matrix, size.inner)
-        return first.at(outer * getattr(size, f"{name}_outer") + inner * getattr(size, f"{name}_inner"))
-
-    def fetch(self, matrix: Traced, column: Traced) -> None:
-        if not self._matrices.packs:
-            super().fetch(matrix, column)
-
-    def prepare(self, matrix: Traced, number: Traced, first_call: Traced) -> None:
-        """Packs a matrix of w besides, with the first task of it here."""
-        super().prepare(matrix, number, first_call)
-        spec, size = self._matrices, self._places
-        if not spec.packs:
-            return
-        with self.code.when(first_call | number.equals(0)):
-            w = self._matrix(self.w.to(ELEMENTS[spec.w_type]), matrix, "w")
-            packing = Packing(self.code, spec.by_column, spec.width, (size.channels, size.out_channels), size.w_step)
-            packing.panels(w, self._packed, self.code.integer(0), size.out_channels)
+    def pack(self, w: Pointer, matrix: Traced) -> None:
+        spec, size = self._spec, self.places
+        packing = Packing(self.code, spec.by_column, spec.width, (size.channels, size.out_channels), size.w_step)
+        packing.panels(w, self.packed, self.code.integer(0), size.out_channels)
 
 
 def _packing(spec: PackingSpec) -> Kernel:
@@ -83,7 +56,7 @@ def _packing(spec: PackingSpec) -> Kernel:
             matrix, panel = task / panels, remainder(task, panels)
             outer, inner = matrix / size.inner, remainder(matrix, size.inner)
             source = x.at(outer * size.x_outer + inner * size.x_inner)
-            target = y.at(matrix * (panels * packing.panel_bytes))
+            target = y.at(matrix * (panels * packing.panel_bytes(x.element)))
             packing.panels(source, target, panel * spec.width, (panel + 1) * spec.width)
 
     return body

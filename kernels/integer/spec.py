@@ -39,7 +39,7 @@ _TASK_PRODUCTS = {
 """Products that are some 5 microseconds of work."""
 _ROWS_BYTES = 384 << 10
 """Gathered rows of a task: they are to stay in the second-level cache."""
-_FEW_ROWS = 2
+FEW_ROWS = 2
 """Dot products of vectors are faster than tile registers up to so many rows: 2.1 instead of 3.8 microseconds for one
 row by 256 x 1024, 5.3 instead of 6.5 for two rows by 768 x 768."""
 _NEAR_BYTES = 1 << 20
@@ -199,9 +199,10 @@ def choose(
     shifted: bool,
     windows: bool,
     result: str,
+    tiles: bool = True,
 ) -> IntegerSpec:
-    """The kernel for this many output channels, rows (None: known only at run time) on a CPU. depth: products a
-    sum of constant weights.
+    """The kernel for this many output channels and rows (None: known only at run time) on a CPU. depth: products a
+    sum of constant weights. tiles: whether it may be one for tile registers.
 
     Tiles of vectors are 6 x 4 with 32 registers (24 sums, 4 of w, one of x), 6 x 2 with 16; narrower where columns are
     few. The width is the largest that pads the columns least. One or two rows, which are bound by reading the weights,
@@ -210,7 +211,7 @@ def choose(
     0.96 of the time with 128 and 256 channels of 3x3 taps, 0.85 with 512.
     """
     multiply = target.integer_products
-    if multiply == "tiles" and rows is not None and rows <= _FEW_ROWS:
+    if multiply == "tiles" and (not tiles or (rows is not None and rows <= FEW_ROWS)):
         multiply = target.byte_dots or multiply
     if multiply == "tiles":
         width, heights = (16 if columns <= 16 else 32), ((32, 16) if rows is None or rows > 16 else (16,))

@@ -3,34 +3,27 @@
 its rows of a, and their sums                             scratch, second-level cache
 for each panel of columns
     the panel packed, and its columns' sums               scratch
-    for each tile of rows                                 sums of products in registers, or in tile registers
+    for each tile of rows                                 sums of products in registers
         what the zero points take off, epilogue, c
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
-from dataclasses import replace
 
 from jitonnx.kernels.integer.products import emit_products
-from jitonnx.kernels.integer.spec import TILE_BYTES
-from jitonnx.kernels.integer.tiles import emit_tile_products
 from jitonnx.kernels.integer_matrices.spec import MatricesBuffers, MatricesSizes, MatricesSpec
 from jitonnx.kernels.language import types
 from jitonnx.kernels.language.code import Code, Kernel, Pointer, remainder, smaller
 from jitonnx.kernels.language.epilogue import Epilogue, Stage
 from jitonnx.kernels.language.simd import convert, reduce_add
 from jitonnx.kernels.language.trace import Traced, select
-from jitonnx.kernels.parts.amx import configured
 from jitonnx.kernels.parts.memory import copy_bytes
 from jitonnx.kernels.parts.tile import emit_finish
 
 _FLIP = 0x80
 _MASKED_BYTES = 64
 """Vectors of this size are loaded in part by masks of bytes (AVX-512); others byte by byte."""
-_TOGETHER = 4
-"""Rows of a tile of sums in memory that go through the epilogue at a time."""
 _ELEMENTS = {1: types.int8, 2: types.int16, 4: types.int32}
 _WORDS = {1: types.int8, 2: types.int16, 4: types.int32, 8: types.int64}
 """The products of one row and column that an instruction sums, side by side."""
@@ -64,11 +57,10 @@ class _Matrices:
             c=getattr(types, spec.product.result),
         )
         size, scratch = self.size, code.scratch(types.uint8)
-        tile = size.task_rows * size.row_bytes
-        columns = tile + TILE_BYTES
+        columns = size.task_rows * size.row_bytes
         ones = columns + 4 * self.product.width
-        self.tile, self.column_terms, self.row_terms = (
-            scratch.at(part).to(types.int32) for part in (tile, columns, ones + size.row_bytes)
+        self.column_terms, self.row_terms = (
+            scratch.at(part).to(types.int32) for part in (columns, ones + size.row_bytes)
         )
         self.ones, self.panel = scratch.at(ones), scratch.at(size.panel_at).to(types.int8)
         steps = (size.k + (self.product.step - 1)) / self.product.step
@@ -79,7 +71,7 @@ class _Matrices:
         code, size, spec = self.code, self.size, self.spec
         parts = (size.m + (size.task_rows - 1)) / size.task_rows
         self._fill_ones()
-        with configured(code) if self.product.multiply == "tiles" else nullcontext(), code.loop(end, begin) as task:
+        with code.loop(end, begin) as task:
             matrix, first_row = task / parts, remainder(task, parts) * size.task_rows
             outer, inner = matrix / size.inner, remainder(matrix, size.inner)
             count = smaller(size.task_rows, size.m - first_row)
@@ -247,9 +239,10 @@ class _Matrices:
             for number, zero in enumerate(zeros):
                 self.column_terms.store(number * lanes, zero)
             return
-        summing = replace(self.product, multiply=self.spec.ones)
         factor = (code.number(types.int32, 0) - self._a_zero()).spread(lanes)
-        found = emit_products(code, summing, 1, zeros, self.ones, self.size.row_bytes, self.panel, self.groups, lanes)
+        found = emit_products(
+            code, self.product, 1, zeros, self.ones, self.size.row_bytes, self.panel, self.groups, lanes
+        )
         for number, total in enumerate(found):
             self.column_terms.store(number * lanes, total * factor)
 
@@ -282,20 +275,6 @@ class _Matrices:
     ) -> None:
         code, size, product = self.code, self.size, self.product
         x, vectors = code.scratch(types.uint8).at(r * size.row_bytes), product.width // self.lanes
-        if product.multiply == "tiles":
-            steps = self.groups / (product.step // product.group)
-            emit_tile_products(
-                code, product, height, self.column_terms, x, size.row_bytes, self.panel, steps, self.tile
-            )
-            with code.loop(smaller(live, height), step=_TOGETHER) as i:
-                places = [
-                    self.tile.at((i + j) * product.width + v * self.lanes)
-                    for j in range(_TOGETHER)
-                    for v in range(vectors)
-                ]
-                sums = [place.load(0, self.lanes) for place in places]
-                self._finish(_TOGETHER, sums, matrix, first_row, r + i, column, live - i, c)
-            return
         first = [self.column_terms.load(vector * self.lanes, self.lanes) for vector in range(vectors)]
         sums = emit_products(code, product, height, first, x, size.row_bytes, self.panel, self.groups, self.lanes)
         self._finish(height, sums, matrix, first_row, r, column, live, c)

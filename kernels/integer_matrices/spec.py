@@ -9,7 +9,7 @@ import numpy as np
 
 from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.gemm.spec import GemmGiven
-from jitonnx.kernels.integer.spec import STEP, TILE_BYTES, IntegerSpec
+from jitonnx.kernels.integer.spec import STEP, IntegerSpec
 from jitonnx.kernels.integer.spec import choose as choose_integer
 from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
@@ -64,8 +64,6 @@ class MatricesSpec(KernelSpec):
     """b has a zero point; otherwise it is 0, and `b_zero` goes unread."""
     by_column: bool
     """The elements of a column of b lie side by side, otherwise those of a row."""
-    ones: str
-    """How a panel's columns are summed: a key of GROUPS, of the same group as the product's, but for tiles."""
 
     BUFFERS: ClassVar[type[MatricesBuffers]] = MatricesBuffers
     SIZES: ClassVar[type[MatricesSizes]] = MatricesSizes
@@ -90,7 +88,7 @@ class MatricesSpec(KernelSpec):
     def complete(self, sizes: GemmGiven) -> MatricesSizes:
         row_bytes = self.product.row_bytes(sizes.k)
         rows = self._task_rows(sizes, row_bytes)
-        behind = (rows + 1) * row_bytes + TILE_BYTES + 4 * self.product.width + 4 * (rows + STEP)
+        behind = (rows + 1) * row_bytes + 4 * self.product.width + 4 * (rows + STEP)
         panel = -(-behind // STEP) * STEP
         return MatricesSizes.following(sizes, task_rows=rows, row_bytes=row_bytes, panel_at=panel)
 
@@ -108,7 +106,7 @@ class MatricesSpec(KernelSpec):
         return sizes.outer * sizes.inner * -(-sizes.m // sizes.task_rows)
 
     def scratch_bytes(self, sizes: MatricesSizes) -> int:
-        """The task's gathered rows; a tile of sums, what zero points take off of each column of a panel, a row of ones,
+        """The task's gathered rows; what zero points take off of each column of a panel, a row of ones,
         what they take off of each row, also of a last tile's rows that are not there; a panel."""
         return sizes.panel_at + self.product.panel_elements(sizes.k)
 
@@ -131,8 +129,8 @@ def choose_matrices(
 ) -> MatricesSpec:
     """The kernel for m x n results (None: known only at run time) on a CPU; signed, shifted: of a and of b."""
     columns = STEP if n is None else n
-    product = choose_integer(columns, m, target, signed=signed[0], shifted=shifted[0], windows=False, result=result)
-    ones = target.byte_dots if product.multiply == "tiles" else product.multiply
-    assert ones, f"Bug: {target.cpu} has tile registers and no dot products of bytes"
+    product = choose_integer(
+        columns, m, target, signed=signed[0], shifted=shifted[0], windows=False, result=result, tiles=False
+    )
     how = (product.multiply, product.rows, product.width)
-    return MatricesSpec(*how, signed[0], shifted[0], result, signed[1], shifted[1], by_column, ones)
+    return MatricesSpec(*how, signed[0], shifted[0], result, signed[1], shifted[1], by_column)

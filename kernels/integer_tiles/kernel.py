@@ -5,13 +5,13 @@ from __future__ import annotations
 from jitonnx.kernels.integer.spec import IntegerBuffers
 from jitonnx.kernels.integer_tiles.spec import IntegerTileSpec
 from jitonnx.kernels.language import types
-from jitonnx.kernels.language.code import Code, Kernel, Mask, Pointer
+from jitonnx.kernels.language.code import Code, Kernel
 from jitonnx.kernels.language.epilogue import Epilogue, Stage
-from jitonnx.kernels.language.llvm import live_bytes
 from jitonnx.kernels.language.simd import convert
 from jitonnx.kernels.language.trace import Traced
 from jitonnx.kernels.parts.layouts import LINE
-from jitonnx.kernels.parts.tiled_kernel import TiledKernel
+from jitonnx.kernels.parts.tiled_kernel import Block, TiledKernel
+from jitonnx.kernels.parts.tiled_packing import step_of_bytes
 from jitonnx.kernels.parts.tiled_rows import Copying
 
 
@@ -47,21 +47,14 @@ class _IntegerTiles(TiledKernel):
         return _IntegerTiles(code, self._integers, self.epilogue)
 
     def copying(self, matrix: Traced) -> Copying:
-        return Copying(self.code, self.size, self.x, self._zero().spread(LINE), _taken)
+        return Copying(self.code, self.size, self.x, self._zero().spread(LINE), step_of_bytes)
 
-    def begin_epilogue(self, column: Traced) -> None:
+    def begin_epilogue(self, block: Block[Traced]) -> None:
         """- zero * column sums."""
         if self.adds:
             minus, lanes = -convert(self._zero(), types.int32), LINE // 4
             for at in range(0, self.spec.width, lanes):
-                self.row.store(at, self._columns.load(column + at, lanes) * minus.spread(lanes))
+                self.row.store(at, self._columns.load(block.column + at, lanes) * minus.spread(lanes))
 
     def _zero(self) -> Traced:
         return self._zeros.load(0) if self._integers.shifted else self.code.number(self._element, 0)
-
-
-def _taken(source: Pointer, at: Traced, live: Traced | None = None) -> Traced:
-    """A step of elements, of which `live` are read."""
-    if live is None:
-        return source.load(at, LINE)
-    return source.load(at, LINE, Mask(live_bytes(live.builder, live.value)))

@@ -72,6 +72,8 @@ class TiledKernel:
     cache comes faster if it lies in the order of its use."""
     adds = False
     """Whether a row that `begin_epilogue` makes is added to the sums."""
+    adds_to_rows = False
+    """Whether a number for each row is added, too; of blocks of two tiles of rows."""
     TOGETHER = 4
     """Rows of a block of sums in memory that go through the epilogue at a time."""
 
@@ -95,6 +97,8 @@ class TiledKernel:
         self.sums = code.scratch(types.uint8)
         self.row = code.scratch(self.epilogue.element).at(SUMS_BYTES // 4)
         """What is added to each row of the block before, if `adds`."""
+        self.of_rows = self.row.at(2 * TILE)
+        """What is added to all sums of each row, if `adds_to_rows`."""
         self.rows = code.scratch(types.uint8).at(HEAD_BYTES)
 
     def inner(self, code: Code) -> TiledKernel:
@@ -131,8 +135,8 @@ class TiledKernel:
         """The context of all products."""
         return configured(self.code)
 
-    def begin_epilogue(self, column: Traced) -> None:
-        """Puts what is added to each row of the sums of a panel where `row` points."""
+    def begin_epilogue(self, block: Block[Traced]) -> None:
+        """Puts what is added to the sums of a block where `row` and `of_rows` point."""
 
     def emit(self, begin: Traced, end: Traced) -> None:
         code, size = self.code, self.size
@@ -158,7 +162,7 @@ class TiledKernel:
                         self._emit_panel(before, matrix, pixel, first, last, count, column, fetches, pace)
             self.put_sums()
             last_block = Block(*(variable.get() for variable in before))
-            self.begin_epilogue(last_block.column)
+            self.begin_epilogue(last_block)
             self.finish_rest(last_block, code.variable(code.integer(0)))
 
     def fetch(self, matrix: Traced, column: Traced) -> None:
@@ -202,7 +206,7 @@ class TiledKernel:
             copying.rows(self.rows, first + (count - rest), rest, self.elements)
             return
         with code.when(size.task_columns < size.out_channels):
-            self._copy(matrix, first, count)
+            self.copy(matrix, first, count)
 
     def _prepare_group(self, matrix: Traced, pixel: Traced, first: Traced, last: Traced) -> None:
         """Copies what rows first, …, last - 1 of a task need, which `prepare` did not."""
@@ -210,9 +214,9 @@ class TiledKernel:
             self._unfold(matrix, first, last)
         elif self.spec.way in ("copied", "gathered"):
             with self.code.when(self.alone):
-                self._copy(matrix, pixel + first, last - first)
+                self.copy(matrix, pixel + first, last - first)
 
-    def _copy(self, matrix: Traced, first: Traced, count: Traced) -> None:
+    def copy(self, matrix: Traced, first: Traced, count: Traced) -> None:
         """Copies rows from number `first` on."""
         copying = self.copying(matrix)
         if self.spec.way == "gathered":
@@ -312,7 +316,7 @@ class TiledKernel:
         x = [self.tile(new.matrix, new.pixel, r + i * TILE, count) for i in range(tiles)]
         finished = code.variable(code.integer(0))
         plain, streams_w = self._plain(old), spec.near or spec.by_taps
-        self.begin_epilogue(old.column)
+        self.begin_epilogue(old)
         done, due = code.variable(code.integer(0)), code.variable(code.integer(0))
 
         def begin(number: int) -> None:
@@ -445,6 +449,9 @@ class TiledKernel:
         if self.adds:
             row = [self.row.load(at, lanes) for at in places]
             totals = [[total + more for total, more in zip(of_row, row, strict=True)] for of_row in totals]
+        if self.adds_to_rows:
+            more = [self.of_rows.load(first + j).spread(lanes) for j in range(rows)]
+            totals = [[total + more[j] for total in of_row] for j, of_row in enumerate(totals)]
         return [total.value for of_row in totals for total in of_row]
 
     def _finish(self, matrix: Traced, first: Traced, count: Traced, row: Traced, column: Traced) -> None:

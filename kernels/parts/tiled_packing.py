@@ -1,109 +1,157 @@
-"""Packing a computed matrix for products of bfloat16 in AMX's tile registers, as `TiledSpec.packed` does it with
-constant weights: tiles of 16 columns and a step of 32 elements, whose pairs along the sums lie side by side."""
+"""Packing a computed matrix for products in AMX's tile registers, as `TiledSpec.packed` does it with constant weights:
+tiles of 16 columns and a step of 32 bfloat16 or 64 bytes, those of 32 bits along the sums side by side."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from jitonnx.kernels.language import ir, types
-from jitonnx.kernels.language.code import Code, Pointer, remainder, shuffled, smaller
+from jitonnx.kernels.language.code import Code, Mask, Pointer, remainder, shuffled, smaller
 from jitonnx.kernels.language.half import narrow_for_products
+from jitonnx.kernels.language.llvm import declared, live_bytes
 from jitonnx.kernels.language.trace import Traced, one_if
 from jitonnx.kernels.parts.layouts import LINE, TILE
 from jitonnx.kernels.transpose.tiles import transposed
-
-_STEP = 2 * TILE
-"""Elements of a column that are multiplied at a time."""
-_TILE_BYTES = TILE * LINE
 
 
 def rounded_step(source: Pointer, at: Traced | int, live: Traced | None = None) -> Traced:
     """A step of elements as bfloat16, those from `live` on 0 and not read."""
     if source.element is types.uint16:
-        return source.load(at, _STEP, live)
+        return source.load(at, 2 * TILE, live)
     first = source.load(at, TILE, live)
     second = source.load(at + TILE, TILE, None if live is None else live - TILE)
     return narrow_for_products(first, second)
 
 
+def step_of_bytes(source: Pointer, at: Traced | int, live: Traced | None = None) -> Traced:
+    """A step of bytes, those from `live` < 64 on 0 and not read."""
+    if live is None:
+        return source.load(at, LINE)
+    return source.load(at, LINE, Mask(live_bytes(live.builder, live.value)))
+
+
 def tile_of_columns(tile: Pointer, column: Callable[[int], Pointer], live: Traced | None) -> None:
     """A tile of 16 columns whose elements lie side by side, of which `live` are there. column: where a column's are."""
     target = tile.to(types.int32)
-    words = [_words(rounded_step(column(n), 0, live)) for n in range(TILE)]
+    places = [column(n) for n in range(TILE)]
+    of_bytes = places[0].element.bitwidth == 8
+    words = [_words(place.load(0, LINE, live) if of_bytes else rounded_step(place, 0, live)) for place in places]
     for n, vector in enumerate(transposed(words)):
         target.store(n * TILE, vector)
 
 
 def tile_of_rows(tile: Pointer, row: Callable[[int], tuple[Pointer, Traced | None]]) -> None:
-    """A tile of 16 columns of 32 rows. row: where a row's elements are, and how many are there (None: all)."""
-    target = tile.to(types.uint16)
-    order = [side * TILE + n for n in range(TILE) for side in range(2)]
-    for pair in range(TILE):
-        first, second = (source.load(0, TILE, live) for source, live in map(row, (2 * pair, 2 * pair + 1)))
-        if first.element is types.uint16:
-            target.store(pair * _STEP, shuffled(first, second, order))
-        else:
-            both = narrow_for_products(first, second)
-            target.store(pair * _STEP, shuffled(both, both, order))
+    """A tile of 16 columns of a step of rows. row: where a row's elements are, and how many are there (None: all)."""
+    group = group_of(row(0)[0].element)
+    for word in range(TILE):
+        _join(tile.at(word * LINE), [row(group * word + i) for i in range(group)])
+
+
+def _join(words: Pointer, rows: Sequence[tuple[Pointer, Traced | None]]) -> None:
+    """16 words, each of elements of as many rows as it holds."""
+    group, lanes = len(rows), len(rows) * TILE
+    order = [place * TILE + n for n in range(TILE) for place in range(group)]
+    parts = [source.load(0, TILE, live) for source, live in rows]
+    if parts[0].element is types.float32:
+        both = narrow_for_products(parts[0], parts[1])
+        joined = shuffled(both, both, order)
+    elif group == 2:
+        joined = shuffled(parts[0], parts[1], order)
+    else:
+        low, high = (shuffled(parts[at], parts[at + 1], range(2 * TILE)) for at in (0, 2))
+        joined = _bytes_in_order(shuffled(low, high, range(lanes)), order)
+    words.to(joined.element).store(0, joined)
+
+
+def _bytes_in_order(x: Traced, order: list[int]) -> Traced:
+    """Bytes of a vector in any order, by one instruction, for which LLVM takes eleven if it is to choose."""
+    typ = ir.VectorType(ir.IntType(8), LINE)
+    function = declared(x.builder, "llvm.x86.avx512.permvar.qi.512", typ, [typ, typ])
+    return x.like(x.builder.call_pure(function, [x.value, ir.Constant(typ, order)]))
 
 
 class Packing:
     """Emits the packing of matrices of k rows and n columns to panels of `width` columns.
 
-    row, column: from an element to the next one of its column, and of its row; one of them is 1, the first if
-    `by_column`. Elements are float32 or the bits of bfloat16.
+    Elements are float32 or the bits of bfloat16, which are packed as that, or bytes. They lie side by side in each
+    column of a matrix if `by_column`, else in each row.
     """
 
-    def __init__(self, code: Code, by_column: bool, width: int, extents: tuple[Traced, Traced], step: Traced) -> None:
-        """step: the one of row and column that need not be 1."""
-        self._code, self._by_column, self._width, self._step = code, by_column, width, step
+    def __init__(self, code: Code, by_column: bool, width: int, extents: tuple[Traced, Traced], apart: Traced) -> None:
+        """extents: k and n. apart: how many elements columns are apart, or rows."""
+        self._code, self._by_column, self._width, self._apart = code, by_column, width, apart
         self._k, self._n = extents
-        self.steps = (self._k + (_STEP - 1)) / _STEP
-        self.panel_bytes = self.steps * (width * LINE)
+
+    def panel_bytes(self, element: types.Type) -> Traced:
+        """Bytes of a panel of such elements."""
+        step = step_of(element)
+        return (self._k + (step - 1)) / step * (self._width * LINE)
 
     def panels(self, b: Pointer, target: Pointer, first: Traced, end: Traced) -> None:
-        """Packs columns first, …, end - 1, of whole panels, into these in `target`, where the first panel of all begins
-        there."""
-        code, n = self._code, self._n
+        """Packs columns first, …, end - 1, which begin with a panel, into `target`, where the first of all panels
+        begins."""
+        code, n, step, panel_bytes = self._code, self._n, step_of(b.element), self.panel_bytes(b.element)
         stop = smaller(end, n)
         outer, inner = (stop, self._k) if self._by_column else (self._k, stop)
         starts = (first, 0) if self._by_column else (0, first)
-        steps = (TILE, _STEP) if self._by_column else (_STEP, TILE)
+        steps = (TILE, step) if self._by_column else (step, TILE)
         with code.loop(outer, starts[0], steps[0]) as i, code.loop(inner, starts[1], steps[1]) as j:
             column, at = (i, j) if self._by_column else (j, i)
-            within = remainder(column, code.integer(self._width)) / TILE * _TILE_BYTES
-            place = column / self._width * self.panel_bytes + at / _STEP * (self._width * LINE) + within
-            with code.either((column + TILE <= n) & (at + _STEP <= self._k)) as (whole, part):
+            within = remainder(column, code.integer(self._width)) / TILE * (TILE * LINE)
+            place = column / self._width * panel_bytes + at / step * (self._width * LINE) + within
+            with code.either((column + TILE <= n) & (at + step <= self._k)) as (whole, part):
                 with whole:
                     self._tile("pack_whole", b, target.at(place), column, at)
                 with part:
                     self._tile("pack_part", b, target.at(place), column, at)
 
     def _tile(self, name: str, b: Pointer, target: Pointer, column: Traced, at: Traced) -> None:
-        arguments: list[Traced | Pointer] = [target, b, column, at, self._k, self._n, self._step]
+        arguments: list[Traced | Pointer] = [target, b, column, at, self._k, self._n, self._apart]
 
         def write(
-            code: Code, target: Pointer, b: Pointer, column: Traced, at: Traced, k: Traced, n: Traced, step: Traced
+            code: Code, target: Pointer, b: Pointer, column: Traced, at: Traced, k: Traced, n: Traced, apart: Traced
         ) -> None:
             whole = name == "pack_whole"
 
-            def one_column(i: int) -> Pointer:
-                return b.at((column + i if whole else smaller(column + i, n - 1)) * step + at)
+            first = b.at(column * apart + at if self._by_column else at * apart + column)
 
-            def one_row(i: int) -> tuple[Pointer, Traced | None]:
-                if whole:
-                    return b.at((at + i) * step + column), None
-                return b.at(smaller(at + i, k - 1) * step + column), (n - column) * one_if(at + i < k)
+            def one_column(i: int) -> Pointer:
+                return first.at(apart * i) if whole else b.at(smaller(column + i, n - 1) * apart + at)
 
             if self._by_column:
                 tile_of_columns(target, one_column, None if whole else k - at)
+            elif whole:
+                tile_of_rows(target, lambda i: (first.at(apart * i), None))
             else:
-                tile_of_rows(target, one_row)
+                self._part_of_rows(code, target, first, apart, smaller(k - at, step_of(b.element)), n - column)
 
         self._code.subroutine(name, arguments, write, inline=False)
 
+    def _part_of_rows(
+        self, code: Code, tile: Pointer, first: Pointer, apart: Traced, rows: Traced, columns: Traced
+    ) -> None:
+        """A tile of so many rows, one at least, and columns: zeros are behind the last row."""
+        group = group_of(first.element)
+        words = (rows + (group - 1)) / group
+        with code.loop(words) as word:
+            places = [(word * group + i, columns) for i in range(group)]
+            there = [(smaller(place, rows - 1), live * one_if(place < rows)) for place, live in places]
+            _join(tile.at(word * LINE), [(first.at(place * apart), live) for place, live in there])
+        with code.loop(TILE, words) as word:
+            tile.at(word * LINE).store(0, code.number(types.uint8, 0, LINE))
 
-def _words(halves: Traced) -> Traced:
-    """Pairs of 16 bits as words."""
-    value = halves.builder.bitcast(halves.value, ir.VectorType(ir.IntType(32), TILE))
-    return Traced(halves.builder, types.int32, value)
+
+def group_of(element: types.Type) -> int:
+    """Elements in a word of a packed matrix."""
+    return 4 if element.bitwidth == 8 else 2
+
+
+def step_of(element: types.Type) -> int:
+    """Elements of a column that are multiplied at a time."""
+    return group_of(element) * TILE
+
+
+def _words(parts: Traced) -> Traced:
+    """The elements that a word holds, as words."""
+    value = parts.builder.bitcast(parts.value, ir.VectorType(ir.IntType(32), TILE))
+    return Traced(parts.builder, types.int32, value)

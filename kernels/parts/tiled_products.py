@@ -241,8 +241,8 @@ class TiledSpec(KernelSpec):
         return result
 
 
-HEAD_BYTES = SUMS_BYTES + 2 * LINE
-"""What precedes the rows in scratch memory: sums of a block, and a row that is added to them."""
+HEAD_BYTES = SUMS_BYTES + 4 * LINE
+"""What precedes the rows in scratch memory: sums of a block, a row that is added to them, and a number for each row."""
 
 
 def whole(elements: Any, step: int) -> Any:

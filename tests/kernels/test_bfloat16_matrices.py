@@ -12,14 +12,12 @@ import pytest
 from jitonnx.kernels.bfloat16.spec import choose
 from jitonnx.kernels.bfloat16_matrices.kernel import build
 from jitonnx.kernels.bfloat16_matrices.spec import (
-    MatricesGiven,
     MatricesSpec,
-    PackingSizes,
     PackingSpec,
     choose_matrices,
-    packed_bytes,
 )
 from jitonnx.kernels.parts.bfloat16 import rounded
+from jitonnx.kernels.parts.tiled_matrices import MatricesGiven, PackingSizes
 from jitonnx.target import host
 from tests.kernels.harness import Compiled
 from tests.kernels.test_bfloat16 import aligned, as_half
@@ -53,7 +51,7 @@ def packing(b: np.ndarray, width: int, kind: str, by_column: bool, gap: int, pie
     sizes = PackingSizes(
         outer=outer, inner=inner, k=k, n=n, x_outer=inner * matrix, x_inner=matrix, x_step=memory.shape[-1]
     )
-    y = aligned(np.zeros((outer * inner, packed_bytes(k, n, width)), np.uint8))
+    y = aligned(np.zeros((outer * inner, -(-k // 32) * -(-n // width) * width * 64), np.uint8))
     compiled(spec)([given(memory, kind), y], sizes, spec.tasks(sizes), spec.scratch_bytes(sizes), pieces)
     return y
 
@@ -114,7 +112,7 @@ def product(
         memory = given(np.ascontiguousarray(w.swapaxes(-1, -2)) if by_column else w, w_type)
         step, matrix = memory.shape[-1], k * n
     else:
-        memory, step, matrix = packing(w, spec.width, w_type, by_column, 0, 1), 0, packed_bytes(k, n, spec.width)
+        memory, step, matrix = packing(w, spec.width, w_type, by_column, 0, 1), 0, spec.packed_bytes(k, n)
     y = np.full((outer, m, inner, n + 3), 77, np.float32 if result == "float32" else np.uint16)  # heads inside
     sizes = spec.complete(
         MatricesGiven(

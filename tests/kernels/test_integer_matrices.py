@@ -90,7 +90,7 @@ def test_words_for_cpus_without_dot_products(target: str) -> None:
             *(7, 18, named(target)), signed=(False, False), shifted=(True, True), by_column=by_column, result="int32"
         )
         lanes = named(target).lanes(4)
-        spec = dataclasses.replace(spec, multiply="words", rows=(6, 1), width=2 * lanes, ones="words")
+        spec = dataclasses.replace(spec, multiply="words", rows=(6, 1), width=2 * lanes)
         expected = (a.astype(np.int64) - 3) @ (b.astype(np.int64) - 200)
         np.testing.assert_array_equal(run(spec, target, a, b, (3, 200)), expected)
 

@@ -8,11 +8,15 @@ from jitonnx.computation.lowering import Statement
 from jitonnx.ir.dims import concrete
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
+from jitonnx.kernels.integer.spec import FEW_ROWS
 from jitonnx.kernels.integer_matrices.spec import MatricesBuffers, choose_matrices
+from jitonnx.kernels.integer_tile_matrices.spec import PackingSpec, choose_tile_matrices
+from jitonnx.kernels.parts.layouts import LINE
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.selection.integers import HOW, is_shifted
-from jitonnx.plan.selection.products import along_an_axis, matrix_rows, product_sizes, size_text, two_loops
+from jitonnx.plan.selection.products import matrix_rows, product_sizes, size_text, two_loops
+from jitonnx.plan.selection.tile_matrices import ComputedProduct, along_an_axis
 from jitonnx.plan.tensor import Tensor, broadcast_to
 
 if TYPE_CHECKING:
@@ -23,6 +27,9 @@ def product_of_matrices(planner: Planner, group: Group, statement: Statement) ->
     """(a - a_zero) @ (b - b_zero), for matrices in at most two loops."""
     left, right, a_zero, b_zero = (*statement.inputs, None, None)[:4]
     assert left is not None and right is not None and group.output is not None
+    if _takes_tiles(planner, left):
+        _product_of_tiles(planner, group, left, right, (a_zero, b_zero))
+        return
     out = planner.place(group.output, tuple(range(len(group.output.shape))), strict=True)
     (*batch, m, n), k = out.shape, left.shape[-1]
     a, b = planner.unit_inner(left), planner.tensor(right)
@@ -46,6 +53,41 @@ def product_of_matrices(planner: Planner, group: Group, statement: Statement) ->
     call.notes.append("b packed as it is used")
     planner.epilogue(group, call, lambda tensor: matrix_rows(tensor, shape))
     planner.call(call)
+
+
+def _takes_tiles(planner: Planner, left: Value) -> bool:
+    """Whether the CPU has tile registers, and there are rows enough."""
+    rows = concrete(left.shape[-2])
+    return planner.target.integer_products == "tiles" and (rows is None or rows > FEW_ROWS)
+
+
+def _product_of_tiles(
+    planner: Planner, group: Group, left: Value, right: Value, zeros: tuple[Value | None, Value | None]
+) -> None:
+    """The same in tile registers, by the kernel of constant weights."""
+    product = ComputedProduct.of(planner, group, left, right)
+    a, b, by_column = product.a, product.b, product.by_column
+    _, n, k = product.extents
+    signed = left.dtype is DType.INT8, right.dtype is DType.INT8
+    spec = choose_tile_matrices(
+        product.way(LINE, True),
+        product.usual_extents(),
+        concrete(n),
+        packs=product.packs(1),
+        signed=signed,
+        shifted=(is_shifted(zeros[0]), is_shifted(zeros[1])),
+        by_column=by_column,
+        result=product.out.dtype.numpy.name,
+    )
+    w, w_batch = b, product.shape.b_batch
+    if not spec.packs:
+        packing = PackingSpec(spec.width, signed[1], by_column)
+        w, w_batch = product.packed(planner, packing, spec.packed_bytes(k, n), ("bytes", spec.width))
+    a_zero, b_zero = (_zero(planner, zero, x) for zero, x in zip(zeros, (a, b), strict=True))
+    buffers = MatricesBuffers(a=a, a_zero=a_zero, b=w, b_zero=b_zero, c=product.out)
+    call = KernelCall(spec, buffers, product.given(w_batch))
+    call.label, call.reason = f"integer product {product.text}", HOW["tiles"]
+    product.call(planner, group, call, spec.packs)
 
 
 def _zero(planner: Planner, zero: Value | None, x: Tensor) -> Tensor:

@@ -326,11 +326,6 @@ def _merged(batch: Sequence[DimLike], m: DimLike, a: Tensor, b: Tensor, out: Ten
     return Matrices(m, outer, inner, a.strides[-2], out.strides[-2], *zip(first, second, strict=True))  # type: ignore[arg-type]
 
 
-def along_an_axis(b: Tensor) -> bool:
-    """Whether the elements of its rows, or those of its columns, lie side by side."""
-    return any(b.strides[axis] == 1 or b.shape[axis] == 1 for axis in (-1, -2))
-
-
 def matrix_rows(tensor: Tensor | None, shape: Matrices) -> tuple[DimLike, DimLike, DimLike] | None:
     """Strides of an epilogue operand of shape [..., m, n]."""
     if tensor is None:

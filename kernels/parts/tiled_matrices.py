@@ -1,0 +1,75 @@
+"""Products of matrices that are both computed, in AMX's tile registers: sizes, and what specs share; without LLVM.
+
+The kernel is that of constant weights. The right matrix is packed as such are: by each task in scratch memory, where it
+stays in the second-level cache, or before, by a kernel of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jitonnx.kernels.arguments import Arguments, Size
+from jitonnx.kernels.parts.layouts import WindowProduct
+from jitonnx.kernels.parts.tiled_products import TiledSpec, whole
+
+PACKED_BYTES = 1 << 19
+"""Right matrices of up to so many bytes, packed, are packed by the tasks that multiply with them, if each is multiplied
+with one left matrix."""
+ONE_TASK = 1 << 20
+"""Products up to which that is done with a single matrix, too: they are one task."""
+
+
+class MatricesGiven(WindowProduct):
+    """Products of rows, as windows of one pixel: `images` of `out_height` rows each, numbered (o, i), i < inner.
+
+    The rows of x lie x_pixel apart, from o * x_outer + i * x_inner on, those of y likewise. Strides of w are those of
+    elements, w_step the distance of its rows or columns, or, if it was packed before, w_outer and w_inner of bytes.
+    """
+
+    inner: Size
+    x_outer: Size
+    x_inner: Size
+    w_outer: Size
+    w_inner: Size
+    w_step: Size
+    y_outer: Size
+    y_inner: Size
+
+
+class MatricesSizes(MatricesGiven):
+    task_rows: Size
+    task_columns: Size
+    group_rows: Size
+    row_bytes: Size
+    line_bytes: Size
+    """These are as in `TiledSizes`."""
+
+
+class PackingSizes(Arguments):
+    """Matrices of k rows and n columns, numbered (o, i), i < inner; strides as `MatricesGiven` has them of w."""
+
+    outer: Size
+    inner: Size
+    k: Size
+    n: Size
+    x_outer: Size
+    x_inner: Size
+    x_step: Size
+
+
+class OfMatrices(TiledSpec):
+    """The part of specs that is the same for all operands. The way is "in place" or "copied"."""
+
+    def products(self, given: Any) -> Any:
+        return given.images
+
+    def product_rows(self, given: Any) -> Any:
+        return given.out_height
+
+    def packed_at(self, given: Any) -> Any:
+        """What a task packs begins there in scratch memory, in bytes."""
+        return super().scratch_bytes(given)
+
+    def packed_bytes(self, k: Any, n: Any) -> Any:
+        """Bytes of a matrix of k rows and n columns, packed."""
+        return whole(k, self.step) * (-(-n // self.width)) * self.width * self.ITEM_BYTES

@@ -1,0 +1,52 @@
+"""What the kernels of products of two computed matrices in AMX's tile registers share, whatever the operands are."""
+
+from __future__ import annotations
+
+from jitonnx.kernels.language import types
+from jitonnx.kernels.language.code import Code, Pointer, remainder
+from jitonnx.kernels.language.trace import Traced
+from jitonnx.kernels.parts.tiled_kernel import TiledKernel
+from jitonnx.kernels.parts.tiled_matrices import MatricesSizes, OfMatrices
+
+
+class MatricesKernel(TiledKernel):
+    """Goes from matrix to matrix; subclasses pack."""
+
+    def begin(self, code: Code, spec: OfMatrices, w: Pointer) -> None:
+        """w: the right matrices as they lie."""
+        self.matrices, self.places, self._right = spec, code.sizes(MatricesSizes), w
+        self.packed = code.scratch(types.uint8).at(spec.packed_at(self.size)) if spec.packs else self.w
+        self.parts = (self.places.out_height + (self.places.task_rows - 1)) / self.places.task_rows
+        """Tasks of a matrix, by rows."""
+
+    def part(self, number: Traced) -> tuple[Traced, Traced]:
+        matrix = number / self.parts
+        return matrix, number - matrix * self.parts
+
+    def left(self, matrix: Traced) -> Pointer:
+        return self._matrix(self.x, matrix, "x")
+
+    def right(self, matrix: Traced) -> Pointer:
+        return self.packed if self.matrices.packs else self._matrix(self.w, matrix, "w")
+
+    def result(self, matrix: Traced) -> Pointer:
+        return self._matrix(self.y, matrix, "y")
+
+    def _matrix(self, first: Pointer, matrix: Traced, name: str) -> Pointer:
+        outer, inner = matrix / self.places.inner, remainder(matrix, self.places.inner)
+        return first.at(outer * getattr(self.places, f"{name}_outer") + inner * getattr(self.places, f"{name}_inner"))
+
+    def fetch(self, matrix: Traced, column: Traced) -> None:
+        if not self.matrices.packs:
+            super().fetch(matrix, column)
+
+    def prepare(self, matrix: Traced, number: Traced, first_call: Traced) -> None:
+        """Packs a matrix of w besides, with the first task of it here."""
+        super().prepare(matrix, number, first_call)
+        if self.matrices.packs:
+            with self.code.when(first_call | number.equals(0)):
+                self.pack(self._matrix(self._right, matrix, "w"), matrix)
+
+    def pack(self, w: Pointer, matrix: Traced) -> None:
+        """Packs one matrix of w to `packed`."""
+        raise NotImplementedError
