@@ -20,7 +20,7 @@ _BY_ONE, _BY_TWO = ((0, 0), (1, 0), (0, 1), (1, 1)), ((0, 0), (0, 1), (1, 0), (1
 
 
 class Matrix(NamedTuple):
-    """float32 rows of unit stride."""
+    """Rows of unit stride, of float32 or what is loaded as that."""
 
     start: Pointer
     step: Traced
@@ -32,27 +32,32 @@ class Matrix(NamedTuple):
         return self.start.at(self.step * number)
 
 
-def emit_scores(code: Code, q: Matrix, k: Matrix, scores: Pointer, score_row: Traced, lanes: int) -> None:
-    """scores[row * score_row + key] = Σ q[row][i] * k[key][i].
+def emit_scores(
+    code: Code, parts: Sequence[tuple[Matrix, Matrix]], scores: Pointer, score_row: Traced, lanes: int
+) -> None:
+    """scores[row * score_row + key] = Σ q[row][i] * k[key][i] over all columns of all parts (q, k).
 
     Keys are done by fours, of which the last end with the last key, and take it several times if there are fewer. So up
     to three elements behind the last key are written.
     """
-    keys, whole = k.rows, k.columns - remainder(k.columns, code.integer(lanes))
+    q, k = parts[0]
+    keys = k.rows
     offsets = [smaller(code.integer(number), larger(keys - 1, 0)) * k.step for number in range(_KEYS)]
+    whole = k.columns - remainder(k.columns, code.integer(lanes))
     rest = code.live(k.columns - whole, lanes)
     with code.loop(keys, step=_KEYS) as first:
         key = smaller(first, larger(keys - _KEYS, 0))
-        rows = [k.row(key).at(offset) for offset in offsets]
+        rows = [[k.row(key).at(offset) for offset in offsets] for _, k in parts]
         with code.loop(q.rows) as r:
             zero = code.number(types.float32, 0.0, lanes)
             sums = [code.variable(zero) for _ in range(_KEYS)]
-            with code.loop(whole, 0, lanes) as column:
-                values = q.row(r).load(column, lanes)
-                _add_products(sums, [row.load(column, lanes) for row in rows], values)
-            with code.when(whole < k.columns):
-                values = q.row(r).load(whole, lanes, rest)
-                _add_products(sums, [row.load(whole, lanes, rest) for row in rows], values)
+            for (q, _), some in zip(parts, rows, strict=True):
+                with code.loop(whole, 0, lanes) as column:
+                    values = q.row(r).load(column, lanes)
+                    _add_products(sums, [row.load(column, lanes) for row in some], values)
+                with code.when(whole < k.columns):
+                    values = q.row(r).load(whole, lanes, rest)
+                    _add_products(sums, [row.load(whole, lanes, rest) for row in some], values)
             scores.store(r * score_row + key, _sums_of_lanes(code, [total.get() for total in sums]))
 
 

@@ -12,6 +12,7 @@ All scores of a row are held at once, so the softmax is the exact one, in two pa
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -38,6 +39,13 @@ from jitonnx.records import NamedTuple
 _I64 = ir.IntType(64)
 _LOG2_E = 1.4426950408889634
 _LOWEST = float("-inf")
+_STORED: dict[str, tuple[types.Type, ...]] = {
+    "float32": (types.float32,),
+    **{kind: (stored,) for kind, stored in types.stored_halves.items()},
+    "int8": (types.stored_int8,),
+    "int4": (types.stored_low, types.stored_high),
+}
+"""What the parts of k's and v's columns are loaded as."""
 
 
 def build(spec: AttentionSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
@@ -78,7 +86,8 @@ class Attention:
         self.vectors = Vectors(code, types.float32, lanes, None, epilogue)
         self.size = code.sizes(AttentionSizes)
         mask = types.int8 if spec.mask == "bool" else types.float32
-        stored = types.stored_halves.get(spec.stored, types.float32)
+        self._stored = _STORED[spec.stored]
+        stored = self._stored[0]
         self.q, self.k, self.v, self.mask, self.y = code.buffers(
             AttentionBuffers, types.float32, k=stored, v=stored, mask=mask
         )
@@ -89,8 +98,8 @@ class Attention:
     def _lay_out_scratch(self) -> None:
         """Scratch memory is laid out in the order of AttentionSpec.scratch_bytes."""
         spec, size, height = self.spec, self.size, self.spec.rows[0]
-        key_columns, value_columns = self._packed(size.keys), self._packed(size.value_depth)
-        self.scores = self.k_panels = self.code.scratch(types.float32)
+        key_columns, value_columns = self._packed(size.keys), self._packed(self._of_part(size.value_depth)) * spec.parts
+        self.scores = self.k_panels = self.v_panels = self.code.scratch(types.float32)
         if not spec.never_copies:
             slack = PADDING * spec.widths[0]
             self.v_panels = self.k_panels.at((size.depth + PADDING) * key_columns + slack)
@@ -110,6 +119,14 @@ class Attention:
             method(type(self)(code, self.spec, self.lanes, self._epilogue), *parameters)
 
         self.code.subroutine(name, arguments, write, inline=False)
+
+    def _of_part(self, columns: Traced) -> Traced:
+        """How many of k's or v's columns a part has."""
+        return columns if self.spec.parts == 1 else columns / self.spec.parts
+
+    def _parts(self, matrix: Pointer) -> list[Pointer]:
+        """The parts of k or v, which begin at the same place."""
+        return [matrix.to(stored) for stored in self._stored]
 
     def _packed(self, columns: Traced) -> Traced:
         """AttentionSpec.packed_columns."""
@@ -163,21 +180,38 @@ class Attention:
             self._emit_rows(Head(number, q, k, v, mask, y, first, stop))
 
     def _make_ready(self, k: Pointer, v: Pointer) -> None:
-        """Copy k, turned, and v to panels: [depth][width] and [keys][width]."""
-        size = self.size
+        """Copy k, turned, and v to panels: [depth][width] and [keys][width], those of v part by part."""
+        code, size = self.code, self.size
 
-        def copy(source: Pointer, target: Pointer, rows: Traced, columns: Traced, steps: tuple[Traced, Traced]) -> None:
-            def panel(column: Traced, width: int) -> None:
-                shape = (rows, smaller(columns - column, width))
-                to = target.at(column * rows)
-                emit_copy(
-                    self.code, source.at(column * steps[1]), steps, shape, to, self.code.integer(width), self.lanes
-                )
+        def copy(
+            source: Pointer, target: Pointer, rows: Traced, columns: Traced, steps: tuple[Traced, Traced], width: int
+        ) -> None:
+            emit_copy(code, source, steps, (rows, columns), target, code.integer(width), self.lanes)
 
-            self.panels(columns, panel)
+        depth, columns = self._of_part(size.depth), self._of_part(size.value_depth)
 
-        copy(k, self.k_panels, size.depth, size.keys, (size.k_column, size.k_row))
-        copy(v, self.v_panels, size.keys, size.value_depth, (size.v_row, size.v_column))
+        def key_panel(column: Traced, width: int) -> None:
+            for number, part in enumerate(self._parts(k)):
+                target = self.k_panels.at(column * size.depth + depth * (number * width))
+                steps, count = (size.k_column, size.k_row), smaller(size.keys - column, width)
+                copy(part.at(column * size.k_row), target, depth, count, steps, width)
+
+        self.panels(size.keys, key_panel)
+        for panels, part in zip(self._value_panels(), self._parts(v), strict=True):
+
+            def value_panel(column: Traced, width: int, panels: Pointer = panels, part: Pointer = part) -> None:
+                steps, count = (size.v_row, size.v_column), smaller(columns - column, width)
+                target = panels.at(column * size.keys)
+                copy(part.at(column * size.v_column), target, size.keys, count, steps, width)
+
+            self.panels(columns, value_panel)
+
+    def _value_panels(self) -> list[Pointer]:
+        """Where the panels of each part of v begin."""
+        if self.spec.parts == 1:
+            return [self.v_panels]
+        elements = self._packed(self._of_part(self.size.value_depth)) * self.size.keys
+        return [self.v_panels.at(elements * number) for number in range(self.spec.parts)]
 
     def _emit_rows(self, head: Head) -> None:
         """All query rows of a task, by the highest tile that fits."""
@@ -235,10 +269,15 @@ class Attention:
         self, head: Head, height: int, tiles: Traced, row_of: Callable[[Traced], Traced], seen: Traced
     ) -> None:
         def write(attention: Attention, q: Pointer, k: Pointer, scores: Pointer, seen: Traced) -> None:
-            code, size, depth = attention.code, attention.size, attention.size.depth
-            rows = Matrix(q, size.q_row, code.integer(height), depth)
-            keys = Matrix(k, size.k_row, seen, depth)
-            emit_scores(code, rows, keys, scores, attention.score_row, attention.lanes)
+            code, size, depth = attention.code, attention.size, attention._of_part(attention.size.depth)
+            parts = [
+                (
+                    Matrix(q.at(depth * n), size.q_row, code.integer(height), depth),
+                    Matrix(part, size.k_row, seen, depth),
+                )
+                for n, part in enumerate(attention._parts(k))
+            ]
+            emit_scores(code, parts, scores, attention.score_row, attention.lanes)
 
         with self.code.loop(tiles) as tile:
             q = head.q.at(row_of(tile) * self.size.q_row)
@@ -248,28 +287,32 @@ class Attention:
     def _result_in_place(
         self, height: int, width: int, weights: Pointer, v: Pointer, seen: Traced, columns: Traced
     ) -> None:
+        """The part of v that begins at `v` has `columns` columns."""
+
         def write(attention: Attention, weights: Pointer, v: Pointer, seen: Traced, columns: Traced) -> None:
             rows = Matrix(v, attention.size.v_row, seen, columns)
             results, row = attention.results, attention.score_row
             emit_results(attention.code, weights, row, height, rows, results, width, attention.lanes)
 
-        self._function(f"results_in_place.{height}.{width}", [weights, v, seen, columns], write)
+        name = f"results_in_place.{height}.{width}.{v.element.name.replace(' ', '_')}"
+        self._function(name, [weights, v, seen, columns], write)
 
     def _emit_results(
         self, head: Head, height: int, tiles: Traced, row_of: Callable[[Traced], Traced], seen: Traced
     ) -> None:
         code, size = self.code, self.size
+        columns = self._of_part(size.value_depth)
 
-        def panel(column: Traced, width: int) -> None:
+        def panel(column: Traced, width: int, number: int, v: Pointer, panels: Pointer) -> None:
             def write(attention: Attention, *place: Any) -> None:
                 attention._write_results(height, width, *place)
 
             with code.loop(tiles) as tile:
                 weights = self.scores.at(tile * height * self.score_row)
                 if self._in_place(height):
-                    self._result_in_place(height, width, weights, head.v.at(column), seen, size.value_depth - column)
+                    self._result_in_place(height, width, weights, v.at(column), seen, columns - column)
                 else:
-                    b = self.v_panels.at(column * size.keys)
+                    b = panels.at(column * size.keys)
                     self._tile(height, width, weights, self.score_row, b, seen, self.results, code.integer(width))
                 row = row_of(tile)
                 place: list[Traced | Pointer] = [
@@ -277,21 +320,31 @@ class Attention:
                     head.number,
                     tile * height,
                     row,
-                    column,
+                    columns * number + column if number else column,
+                    columns - column,
                 ]
                 self._function(f"write.{height}.{width}", place, write)
 
-        self.panels(size.value_depth, panel)
+        for number, (v, panels) in enumerate(zip(self._parts(head.v), self._value_panels(), strict=True)):
+            self.panels(columns, functools.partial(panel, number=number, v=v, panels=panels))
 
     def _write_results(
-        self, height: int, width: int, y: Pointer, number: Traced, local: Traced, row: Traced, column: Traced
+        self,
+        height: int,
+        width: int,
+        y: Pointer,
+        number: Traced,
+        local: Traced,
+        row: Traced,
+        column: Traced,
+        columns: Traced,
     ) -> None:
-        """A tile of results, times the factors of their rows, goes to y."""
-        code, lanes, depth = self.code, self.lanes, self.size.value_depth
+        """A tile of results, of which `columns` count from `column` on, times the factors of their rows, goes to y."""
+        code, lanes = self.code, self.lanes
         with code.loop(code.integer(height)) as r:
             factor = code.spread(self.factors.load(local + r), lanes)
-            with code.loop(smaller(depth - column, width), 0, lanes) as i:
-                live = depth - column - i
+            with code.loop(smaller(columns, width), 0, lanes) as i:
+                live = columns - i
                 value = self.results.load(r * width + i, lanes) * factor
                 value = self.vectors.epilogue(value, number, row + r, column + i, live)
                 y.store(r * self.size.y_row + column + i, value, live)

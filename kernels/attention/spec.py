@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from jitonnx.target import Target
 
 MASKS = ("", "float", "bool")
+STORED_BITS = {"float32": 32, "float16": 16, "bfloat16": 16, "int8": 8, "int4": 4}
+"""What keys and values may lie as, with the bits of an element."""
 BLOCK_TILES = 4
 """Tiles of query rows whose scores are held at a time: what is read of k and v serves as many."""
 PADDING = 16
@@ -110,7 +112,8 @@ class AttentionSpec(KernelSpec):
     """Operands of both products are rounded to bfloat16, sums are float32, in AMX's tile registers. k_column and
     v_column are 1, rows[0] is the least number of rows that is done so, and fewer are done in place."""
     stored: str = "float32"
-    """What k and v lie as: float32, float16 or bfloat16."""
+    """What k and v lie as: float32, float16, bfloat16, int8 or int4. The latter are two a byte, each plus 8: byte i of
+    a row has elements i and depth / 2 + i in its low and its high bits; strides are in bytes."""
 
     BUFFERS = AttentionBuffers
     SIZES = AttentionSizes
@@ -119,6 +122,8 @@ class AttentionSpec(KernelSpec):
     def __post_init__(self) -> None:
         if self.mask not in MASKS:
             raise ValueError(f"no attention kernel with a mask of kind {self.mask!r}")
+        if self.stored not in STORED_BITS:
+            raise ValueError(f"no attention kernel for keys and values of {self.stored}")
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -170,15 +175,21 @@ class AttentionSpec(KernelSpec):
         """No tile needs panels of k and v."""
         return self.in_place and len(self.rows) == 1
 
+    @property
+    def parts(self) -> int:
+        """How many parts of their columns k and v are read in, each from the first byte of a row on."""
+        return 2 if self.stored == "int4" else 1
+
     def _panel_elements(self, keys: int, depth: int, value_depth: int) -> int:
-        panels = (depth + PADDING) * self.packed_columns(keys) + (keys + PADDING) * self.packed_columns(value_depth)
+        columns = self.parts * self.packed_columns(value_depth // self.parts)
+        panels = (depth + PADDING) * self.packed_columns(keys) + (keys + PADDING) * columns
         return panels + 2 * PADDING * self.widths[0]
 
     def work(self, sizes: AttentionSizes) -> Work:
         pairs, columns = sizes.batch * sizes.heads * sizes.queries * sizes.keys, sizes.depth + sizes.value_depth
         if self.causal:
             pairs //= 2
-        read = 4 * sizes.heads * sizes.queries + (4 if self.stored == "float32" else 2) * sizes.kv_heads * sizes.keys
+        read = 4 * sizes.heads * sizes.queries + STORED_BITS[self.stored] * sizes.kv_heads * sizes.keys // 8
         return Work(pairs * (2 * columns + 20), sizes.batch * read * columns)
 
 
@@ -205,15 +216,17 @@ def choose(
     vectors = 4 if target.vector_registers >= 32 else 2
     widths = tuple(lanes * count for count in (4, 2, 1) if count <= vectors)
     used = [widths[0]]
-    for extent in (keys, value_depth):
+    packed = stored == "int4"
+    part = value_depth // 2 if packed and value_depth is not None else value_depth
+    for extent in (keys, part):
         if extent is None:
             used = list(widths)
         elif rest := extent % widths[0]:
             used.append(min(width for width in widths if width >= rest))
-    if keys is not None and value_depth is not None and max(keys, value_depth) <= min(used):
+    if keys is not None and part is not None and max(keys, part) <= min(used):
         used = [min(used)]
     rows: tuple[int, ...] = (6, 1) if queries is None else (min(6, max(1, queries)),)
-    tiles = rounded and rows_lie and target.bfloat16_products == "tiles"
+    tiles = rounded and rows_lie and not packed and target.bfloat16_products == "tiles"
     if tiles and (queries is None or queries >= TILED_ROWS):
         rows = (TILED_ROWS, 1) if queries is None else (TILED_ROWS,)
         widths = tuple(sorted(set(used), reverse=True))

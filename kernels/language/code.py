@@ -30,7 +30,7 @@ from jitonnx.kernels.language.llvm import (
     not_unrolled,
     opaque,
 )
-from jitonnx.kernels.language.simd import LINE_BYTES
+from jitonnx.kernels.language.simd import LINE_BYTES, convert
 from jitonnx.kernels.language.trace import Traced, select
 from jitonnx.target import Target
 
@@ -371,17 +371,28 @@ class Pointer:
         builder = self._code.builder
         if isinstance(self.element, types.StoredHalf):
             return widen(Traced(builder, types.uint16, value), self.element.kind)
+        if isinstance(self.element, types.StoredInteger):
+            return _widened(builder, value, self.element.shift)
         if isinstance(self.element, types.Boolean):
             value = builder.icmp_unsigned("!=", value, ir.Constant(value.type, None))
         return Traced(builder, self.element, value)
 
     def _to_memory(self, value: ir.Value) -> ir.Value:
-        assert not isinstance(self.element, types.StoredHalf), "Bug: half precision is written by who rounds it"
+        assert not isinstance(self.element, types.Stored), "Bug: what is stored is written by who rounds it"
         if not isinstance(self.element, types.Boolean):
             return value
         to = self.element.memory
         typ = ir.VectorType(to, value.type.count) if isinstance(value.type, ir.VectorType) else to
         return self._code.builder.zext(value, typ)
+
+
+def _widened(builder: ir.IRBuilder, value: ir.Value, shift: int | None) -> Traced:
+    """The float32 of a `StoredInteger`."""
+    if shift is None:
+        return convert(Traced(builder, types.int8, value), types.float32)
+    word = convert(Traced(builder, types.uint8, value), types.int32)
+    number = (word >> shift if shift else word & 15) - 8
+    return convert(number, types.float32)
 
 
 def _within(code: Code, argument: Traced | Pointer, value: ir.Value) -> Traced | Pointer:

@@ -37,15 +37,24 @@ class Boolean(Type):
         self.memory = ir.IntType(8)
 
 
-class StoredHalf(Type):
-    """Half precision as it lies in memory; values that are loaded are the float32 of equal value. Kernels only read it.
+class Stored(Type):
+    """Numbers as they lie in memory; values that are loaded are the float32 of equal value. Kernels only read them."""
 
-    kind: float16 or bfloat16.
-    """
+
+class StoredHalf(Stored):
+    """Half precision. kind: float16 or bfloat16."""
 
     def __init__(self, kind: str) -> None:
         super().__init__(f"stored {kind}", 16, ir.FloatType())
         self.kind, self.memory = kind, ir.IntType(16)
+
+
+class StoredInteger(Stored):
+    """Whole numbers in bytes: an int8, or four bits of a byte, from bit `shift` on, which are the number plus 8."""
+
+    def __init__(self, name: str, shift: int | None = None) -> None:
+        super().__init__(f"stored {name}", 8, ir.FloatType())
+        self.shift, self.memory = shift, ir.IntType(8)
 
 
 float16 = Float("float16", 16, ir.HalfType())
@@ -55,3 +64,5 @@ int8, int16, int32, int64 = (Integer(bits, signed=True) for bits in (8, 16, 32, 
 uint8, uint16, uint32, uint64 = (Integer(bits, signed=False) for bits in (8, 16, 32, 64))
 boolean = Boolean()
 stored_halves = {kind: StoredHalf(kind) for kind in ("float16", "bfloat16")}
+stored_int8 = StoredInteger("int8")
+stored_low, stored_high = StoredInteger("low int4", 0), StoredInteger("high int4", 4)

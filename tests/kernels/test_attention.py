@@ -83,7 +83,9 @@ def reference(p: Problem, spec: AttentionSpec) -> np.ndarray:
 _NO_MASK = np.broadcast_to(np.zeros(1, np.float32), (1, 1, 1, 1))
 
 
-def sizes_of(p: Problem, y: np.ndarray) -> AttentionSizes:
+def sizes_of(p: Problem, y: np.ndarray, k: np.ndarray, v: np.ndarray) -> AttentionSizes:
+    """k and v: the operands as they lie."""
+
     def steps(names: str, a: np.ndarray) -> dict[str, int]:
         return by_name(names, [s // a.itemsize for s in a.strides[: len(names.split())]])
 
@@ -93,23 +95,33 @@ def sizes_of(p: Problem, y: np.ndarray) -> AttentionSizes:
         **by_name("batch heads kv_heads queries keys", (batch, heads, p.k.shape[1], queries, p.k.shape[2])),
         **by_name("depth value_depth", (depth, value_depth)),
         **steps("q_batch q_head q_row", p.q),
-        **steps("k_batch k_head k_row k_column", p.k),
-        **steps("v_batch v_head v_row v_column", p.v),
+        **steps("k_batch k_head k_row k_column", k),
+        **steps("v_batch v_head v_row v_column", v),
         **by_name("y_batch y_head y_row", (y.strides[0] // 4, value_depth, y.strides[1] // 4)),
         **steps("mask_batch mask_head mask_row", _NO_MASK if p.mask is None else p.mask),
         **by_name("scale_bits causal_offset fill_bits", (float_bits(p.scale), p.causal_offset, float_bits(p.fill))),
     )
 
 
-def run(p: Problem, spec: AttentionSpec, target: Target, pieces: int = 2, epilogue: Any = None, others: Any = ()):
+def run(
+    p: Problem,
+    spec: AttentionSpec,
+    target: Target,
+    pieces: int = 2,
+    epilogue: Any = None,
+    others: Any = (),
+    lie: tuple[np.ndarray, np.ndarray] | None = None,
+):
+    """lie: k and v as they lie, where that is not as `p` has them."""
+    k, v = lie or (p.k, p.v)
     batch, heads, queries, _ = p.q.shape
     width = heads * p.v.shape[3]
     wide = np.full((batch, queries, width + 5), 7, np.float32)
     y = wide[:, :, :width]
-    sizes = sizes_of(p, y)
+    sizes = sizes_of(p, y, k, v)
     mask = np.zeros(1, np.float32) if p.mask is None else p.mask
     compiled(spec, target, epilogue)(
-        [p.q, p.k, p.v, mask, y, *others], sizes, spec.tasks(sizes), spec.scratch_bytes(sizes), pieces
+        [p.q, k, v, mask, y, *others], sizes, spec.tasks(sizes), spec.scratch_bytes(sizes), pieces
     )
     assert (wide[:, :, width:] == 7).all()
     return y
@@ -191,6 +203,46 @@ def test_caches_of_half_precision(kind: str, target: Target) -> None:
     np.testing.assert_allclose(run(turned, spec, target), reference(p, spec), rtol=1e-5, atol=3e-6)
 
 
+def in_integers(p: Problem, kind: str) -> tuple[Problem, tuple[np.ndarray, np.ndarray]]:
+    """The problem with k and v of random integers in rows, extremes among them, and these as they lie."""
+    random, low = np.random.default_rng(1), -128 if kind == "int8" else -8
+
+    def rows(shape: tuple[int, ...]) -> np.ndarray:
+        return random.integers(low, -low, shape).astype(np.int8)
+
+    def packed(x: np.ndarray) -> np.ndarray:
+        if kind == "int8":
+            return np.ascontiguousarray(x)
+        first, second = np.split((x + 8).astype(np.uint8), 2, axis=3)
+        return first | second << 4
+
+    k, v = rows(p.k.shape), rows(p.v.shape)
+    return p._replace(q=p.q / -low, k=k, v=v), (packed(k), packed(v))
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=IDS)
+@pytest.mark.parametrize("kind", ["int8", "int4"])
+def test_caches_of_integers(kind: str, target: Target) -> None:
+    for rows_lie in (True, False):
+        spec = general(target, rows_lie=rows_lie, stored=kind)
+        for queries, keys, depth in ((1, 1, 2), (1, 9, 16), (1, 70, 34), (5, 33, 20), (6, 40, 128), (14, 70, 64)):
+            p, lie = in_integers(make(2, 6, queries, keys, depth, depth + 6, kv_heads=2), kind)
+            largest = 127 if kind == "int8" else 7
+            result, expected = run(p, spec, target, lie=lie), reference(p, spec)
+            np.testing.assert_allclose(result, expected, rtol=2e-5, atol=4e-6 * largest)
+            fixed = choose(queries, keys, depth + 6, target, rows_lie=rows_lie, stored=kind)
+            np.testing.assert_allclose(run(p, fixed, target, lie=lie), expected, rtol=2e-5, atol=4e-6 * largest)
+
+
+@needs_bfloat16_tiles
+def test_caches_of_integers_in_tiles() -> None:
+    spec = general(host(), rows_lie=True, rounded=True, stored="int8")
+    assert spec.tiled and not general(host(), rows_lie=True, rounded=True, stored="int4").tiled
+    for queries, keys, depth in ((2, 9, 16), (8, 40, 33), (33, 70, 64)):
+        p, lie = in_integers(make(1, 4, queries, keys, depth, kv_heads=2), "int8")
+        np.testing.assert_allclose(run(p, spec, host(), lie=lie), reference(p, spec), rtol=0.05, atol=2)
+
+
 @needs_bfloat16_tiles
 @pytest.mark.parametrize("kind", ["float16", "bfloat16"])
 def test_caches_of_half_precision_in_tiles(kind: str) -> None:
@@ -235,7 +287,7 @@ def test_no_keys() -> None:
 @pytest.mark.parametrize("target", TARGETS, ids=IDS)
 def test_long_rows_cut_among_tasks(target: Target) -> None:
     p, spec = make(1, 1, 400, 300, 20), general(target)
-    assert spec.tasks(sizes_of(p, np.zeros((1, 400, 20), np.float32))) > 2
+    assert spec.tasks(sizes_of(p, np.zeros((1, 400, 20), np.float32), p.k, p.v)) > 2
     check(p, spec, target)
     np.testing.assert_array_equal(run(p, spec, target, 1), run(p, spec, target, 3))
 
