@@ -411,7 +411,9 @@ class TransposedConvolution(Computation):
 @dataclass(frozen=True)
 class Attention(Computation):
     """q [B, H, S, D], k [B, Hkv, T, D], v [B, Hkv, T, Dv], mask?: softmax(scale * q kᵀ + mask) v, [B, H, S, Dv], in
-    float32; k and v are of float32, or both of the same half precision, as caches are.
+    float32; k and v are of float32, or both of the same half precision, as caches are, or both integers: of int8, or of
+    uint8, two of them in a byte: [B, Hkv, T, D / 2], where elements i and D / 2 + i of a row are its byte i's low and
+    high four bits, less 8.
 
     mask is broadcast to [B, H, S, T]; a boolean one takes -inf where it is false. Hkv divides H.
     masked_rows_zero: a row in which everything is masked gives 0 rather than NaN.

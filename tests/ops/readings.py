@@ -136,7 +136,10 @@ def _group_normalize(x: Any, operands: Arrays, shape: tuple[int, ...], sizes: An
 
 def _attention(x: Any, operands: Arrays, shape: tuple[int, ...], sizes: Any) -> np.ndarray:
     options = {"scale": x.scale, "causal": x.causal, "masked_rows_zero": x.masked_rows_zero}
-    return fused.Attention(**options).evaluate(*operands)
+    q, k, v, *mask = operands
+    if k.dtype == np.uint8:
+        k, v = (np.concatenate([x & 15, x >> 4], 3).astype(np.float32) - 8 for x in (k, v))
+    return fused.Attention(**options).evaluate(q, k.astype(q.dtype), v.astype(q.dtype), *mask)
 
 
 def _fold(x: Any, operands: Arrays, shape: tuple[int, ...], sizes: Any) -> np.ndarray:

@@ -115,6 +115,60 @@ def test_caches_of_half_precision_are_read_as_they_lie(element: int) -> None:
         np.testing.assert_allclose(one, other, rtol=error, atol=error)
 
 
+@pytest.mark.parametrize("bits", [8, 4])
+def test_caches_of_integers_are_written_in_place_and_read_as_they_lie(bits: int) -> None:
+    """A chunk, then step by step, beside onnxruntime: the same bytes, what was there behind them stays."""
+    depth, heads, capacity, total = 32, (4, 2), 48, 0
+    stored, element = depth * bits // 8, TensorProto.INT8 if bits == 8 else TensorProto.UINT8
+    value, width = helper.make_tensor_value_info, (heads[0] + 2 * heads[1]) * depth
+    inputs = [value("qkv", TensorProto.FLOAT, [1, "S", width]), value("mask", TensorProto.INT64, [1, "T"])]
+    inputs += [value(name, element, [1, heads[1], capacity, stored]) for name in ("past_key", "past_value")]
+    inputs += [value("lengths", TensorProto.INT32, [1])]
+    options = {"num_heads": heads[0], "kv_num_heads": heads[1], "kv_cache_bit_width": bits}
+    options |= {"k_quant_type": "PER_CHANNEL", "v_quant_type": "PER_CHANNEL"}
+    names = ["qkv", "", "", "past_key", "past_value", "lengths", "total", *[""] * 5, "k_scale", "v_scale"]
+    nodes = [
+        helper.make_node("Shape", ["mask"], ["size"], start=1, end=2),
+        helper.make_node("Cast", ["size"], ["total"], to=TensorProto.INT32),
+        helper.make_node("GroupQueryAttention", names, ["y", "key", "value"], domain="com.microsoft", **options),
+    ]
+    outputs = [value("y", TensorProto.FLOAT, [1, "S", heads[0] * depth])]
+    outputs += [value(name, element, [1, heads[1], capacity, stored]) for name in ("key", "value")]
+    random = np.random.default_rng(0)
+    scales = [
+        numpy_helper.from_array((random.uniform(1, 2, heads[1] * depth) * 3 / 2**bits).astype(np.float32), name)
+        for name in ("k_scale", "v_scale")
+    ]
+    imports = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    graph = helper.make_graph(nodes, "attention", inputs, outputs, scales)
+    model = helper.make_model(graph, opset_imports=imports, ir_version=10).SerializeToString()
+    sessions = [module.InferenceSession(model) for module in (jitonnx, onnxruntime)]
+    caches = [np.full((1, heads[1], capacity, stored), 7, helper.tensor_dtype_to_np_dtype(element)) for _ in "kv"]
+    bound = [[module.OrtValue.ortvalue_from_numpy(x.copy()) for x in caches] for module in (jitonnx, onnxruntime)]
+    for steps in (9, 1, 1, 5, 1):
+        total += steps
+        qkv = random.standard_normal((1, steps, width)).astype(np.float32)
+        feeds = {"qkv": qkv, "mask": np.ones((1, total), np.int64), "lengths": np.array([total - 1], np.int32)}
+        results = []
+        for session, values in zip(sessions, bound, strict=True):
+            binding = session.io_binding()
+            for name, array in feeds.items():
+                binding.bind_cpu_input(name, array)
+            binding.bind_output("y")
+            for past, present, one in zip(("past_key", "past_value"), ("key", "value"), values, strict=True):
+                binding.bind_ortvalue_input(past, one)
+                binding.bind_ortvalue_output(present, one)
+            session.run_with_iobinding(binding)
+            results.append(binding.copy_outputs_to_cpu()[0])
+        np.testing.assert_allclose(*results, rtol=1e-4, atol=1e-4)
+        for ours, theirs in zip(*bound, strict=True):
+            np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
+            assert (ours.numpy()[:, :, total:] == 7).all()
+    calls = [call for code in sessions[0].engine.codes for call in code.plan.calls]
+    (call,) = [call for call in calls if call.label.startswith("attention")]
+    assert call.spec.stored == f"int{bits}" and call.spec.in_place
+
+
 def test_tensor_scatter_writes_a_cache_in_place() -> None:
     value, float32, int64 = helper.make_tensor_value_info, TensorProto.FLOAT, TensorProto.INT64
     inputs = [value("past", float32, [2, 3, 8, 4]), value("new", float32, [2, 3, "steps", 4]), value("at", int64, [2])]

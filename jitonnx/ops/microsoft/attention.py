@@ -20,6 +20,7 @@ from jitonnx.ir.types import TensorType, contents_array
 from jitonnx.ops.base import widen
 from jitonnx.ops.composite import Parts
 from jitonnx.ops.microsoft.base import Contributed, of_type
+from jitonnx.ops.microsoft.quantized_caches import GRANULARITIES, QuantizedCache
 from jitonnx.ops.onnx.arithmetic import Add, Mul
 from jitonnx.ops.onnx.attention import Attention
 from jitonnx.ops.onnx.attention import RotaryEmbedding as _RotaryEmbedding
@@ -182,6 +183,10 @@ class GroupQueryAttention(Operator):
     included. softcap c: c * tanh(score / c). smooth_softmax and head_sink add exp(0) or exp(sink[head]) to the sum that
     weights are divided by.
 
+    With k_quant_type and v_quant_type caches are integers, int8 or, with a kv_cache_bit_width of 4, two a byte (their
+    rows then have H / 2 bytes), and new rows are quantised as they are added. PER_TENSOR: k_scale and v_scale have one
+    element; PER_CHANNEL: kv_num_heads * H.
+
     Rows of the past that are not written stay in the present; onnxruntime has zeros there, unless both are one memory.
     """
 
@@ -209,6 +214,8 @@ class GroupQueryAttention(Operator):
         given = _Given(*inputs)
         self._check(given)
         sizes = self._sizes(context, given, context.constant_of(given.total, "total_sequence_length")[0])
+        for cache, scale in zip(self._quantized(), (given.key_scale, given.value_scale), strict=False):
+            cache.check(context, scale, sizes.depth)
         return self._types(given, sizes)
 
     def infer_open(self, *inputs: Value | None) -> tuple[TensorType, ...]:
@@ -219,15 +226,52 @@ class GroupQueryAttention(Operator):
         return self._types(given, sizes._replace(rows=rows))
 
     def _types(self, given: _Given, sizes: _Sizes) -> tuple[TensorType, ...]:
-        cache = given.query.dtype if given.past_key is None else given.past_key.dtype
-        present = TensorType(cache, (sizes.batch, self.kv_num_heads, sizes.rows, sizes.depth))
+        dtype, row = given.query.dtype if given.past_key is None else given.past_key.dtype, sizes.depth
+        for cache in self._quantized():
+            dtype, row = cache.dtype, cache.row(sizes.depth)
+        present = TensorType(dtype, (sizes.batch, self.kv_num_heads, sizes.rows, row))
         y = (sizes.batch, sizes.steps, self.num_heads * sizes.depth)
         return TensorType(given.query.dtype, y), present, present
 
+    def _quantized(self) -> tuple[QuantizedCache, ...]:
+        """The caches of keys and of values, if they are integers."""
+        kinds = ((self.k_quant_type, "k_scale"), (self.v_quant_type, "v_scale"))
+        if all(kind == "NONE" for kind, _ in kinds):
+            return ()
+        by_channel = [(kind == "PER_CHANNEL", name) for kind, name in kinds]
+        return tuple(
+            QuantizedCache(self.kv_cache_bit_width, each, self.kv_num_heads, name) for each, name in by_channel
+        )
+
+    def _check_quantized(self, given: _Given) -> None:
+        """InferenceError unless both caches are integers, of which there are kernels, or neither."""
+        kinds = {"k_quant_type": self.k_quant_type, "v_quant_type": self.v_quant_type}
+        for name, kind in kinds.items():
+            if kind not in GRANULARITIES:
+                raise InferenceError(f"{name} is {kind!r}; {', '.join(GRANULARITIES)} are known")
+        if "NONE" in kinds.values():
+            if len(set(kinds.values())) > 1:
+                raise InferenceError(
+                    f"k_quant_type is {self.k_quant_type}, v_quant_type {self.v_quant_type}: both or neither are NONE"
+                )
+            if given.key_scale is not None or given.value_scale is not None:
+                raise InferenceError(
+                    "k_scale and v_scale are for caches of integers: k_quant_type and v_quant_type are NONE"
+                )
+            return
+        if self.kv_cache_bit_width not in (4, 8):
+            raise InferenceError(
+                f"kv_cache_bit_width is {self.kv_cache_bit_width}: caches of integers have 4 or 8 bits"
+            )
+        for cache, past in zip(self._quantized(), (given.past_key, given.past_value), strict=True):
+            if past is not None and past.dtype is not cache.dtype:
+                raise InferenceError(
+                    f"{past.name!r} is {past.type}: caches of {self.kv_cache_bit_width} bits are {cache.dtype.text}"
+                )
+
     def _check(self, given: _Given) -> None:
         """InferenceError for what is not supported, or not allowed."""
-        if self.k_quant_type != "NONE" or self.v_quant_type != "NONE" or given.key_scale or given.value_scale:
-            raise InferenceError("caches of integers (k_quant_type, v_quant_type) are not supported: use float caches")
+        self._check_quantized(given)
         if self.sliding_window_cache:
             raise InferenceError("sliding_window_cache is 1: only caches of all positions are supported")
         if given.query_norm is not None or given.key_norm is not None:
@@ -259,9 +303,12 @@ class GroupQueryAttention(Operator):
             rows = (batch, steps, self.kv_num_heads * depth)
             wanted += [("key", key, rows), ("value", given.value, rows)]
         if past is not None:
+            row = depth
+            for cache in self._quantized():
+                row = cache.row(depth)
             for name, x in (("past_key", past), ("past_value", given.past_value)):
                 if len(x.shape) == 4:
-                    wanted.append((name, x, (batch, self.kv_num_heads, past.shape[2], depth)))
+                    wanted.append((name, x, (batch, self.kv_num_heads, past.shape[2], row)))
                 else:
                     raise InferenceError(f"{name} is {x.type}; [batch, heads, rows, size] is needed")
         if given.positions is not None:
@@ -298,9 +345,12 @@ class GroupQueryAttention(Operator):
             )
             q, k = (turned.evaluate(x, given.cosines, given.sines, positions) for x in (q, k))
         rows = max(total, 0 if given.past_key is None else given.past_key.shape[2])
-        presents = []
+        presents, scales = [], (given.key_scale, given.value_scale)
+        quantized = self._quantized()
+        if quantized:
+            k, v = (cache.quantized(x, scale) for cache, x, scale in zip(quantized, (k, v), scales, strict=True))
         for past, new in ((given.past_key, k), (given.past_value, v)):
-            present = np.zeros((batch, self.kv_num_heads, rows, depth), new.dtype)
+            present = np.zeros((batch, self.kv_num_heads, rows, new.shape[3]), new.dtype)
             if past is not None:
                 present[:, :, : past.shape[2]] = past
             for row in range(batch):
@@ -310,7 +360,10 @@ class GroupQueryAttention(Operator):
                 present[row, :, first : first + steps] = new[row]
             presents.append(present)
         groups = self.num_heads // self.kv_num_heads
-        keys, values = (np.repeat(widen(x[:, :, :total]), groups, 1) for x in presents)
+        seen = [x[:, :, :total] for x in presents]
+        if quantized:
+            seen = [cache.widened(x, scale) for cache, x, scale in zip(quantized, seen, scales, strict=True)]
+        keys, values = (np.repeat(widen(x), groups, 1) for x in seen)
         scores = widen(q) @ keys.swapaxes(2, 3) * np.float32(self.scale or 1 / math.sqrt(depth))
         if self.softcap > 0:
             scores = np.tanh(scores / np.float32(self.softcap)) * np.float32(self.softcap)
@@ -357,12 +410,18 @@ class GroupQueryAttention(Operator):
                 rotary_embedding_dim=2 * given.cosines.shape[1] if isinstance(given.cosines.shape[1], int) else 0,
             )
             q, k = (as_tuple(turned.lower(to, x, given.cosines, given.sines, positions))[0] for x in (q, k))
-        presents = []
+        q, quantized, presents = to.cast(q, DType.FLOAT), self._quantized(), []
+        if quantized:
+            keys, values = quantized
+            k, v = keys.lower_quantized(to, k, given.key_scale), values.lower_quantized(to, v, given.value_scale)
+            q = keys.lower_queries(to, q, given.key_scale)
         for past, new in ((given.past_key, k), (given.past_value, v)):
-            type = TensorType(new.dtype, (batch, self.kv_num_heads, sizes.rows, depth))
+            type = TensorType(new.dtype, (batch, self.kv_num_heads, sizes.rows, new.shape[3]))
             presents.append(to.emit(c.CacheUpdate(), (past, new, before), type))
-        seen = [to.slice(x, (0,) * 4, (1,) * 4, (batch, self.kv_num_heads, total, depth)) for x in presents]
-        y = self._lower_attention(to, given, sizes, to.cast(q, DType.FLOAT), seen, before)
+        seen = [to.slice(x, (0,) * 4, (1,) * 4, (*x.shape[:2], total, x.shape[3])) for x in presents]
+        y = self._lower_attention(to, given, sizes, q, seen, before)
+        if quantized:
+            y = values.lower_results(to, y, given.value_scale)
         y = to.reshape(to.transpose(y, (0, 2, 1, 3)), (batch, steps, self.num_heads * depth))
         return to.cast(y, given.query.dtype), *presents
 
@@ -393,7 +452,8 @@ class GroupQueryAttention(Operator):
     def _lower_attention(
         self, to: Lowering, given: _Given, sizes: _Sizes, q: Value, seen: list[Value], before: Value
     ) -> Value:
-        """[batch, heads, steps, size], in float32. seen: keys and values, of any type of floating-point numbers."""
+        """[batch, heads, steps, size], in float32. seen: keys and values, of floating-point numbers, or integers as
+        they lie in a cache."""
         keys, values = seen
         shape = (sizes.batch, self.num_heads, sizes.steps, sizes.depth)
         allowed = self._lower_allowed(to, given, sizes, before)
@@ -417,7 +477,11 @@ class GroupQueryAttention(Operator):
                 mask = to.map(chosen, allowed, bias)
             computation = c.Attention(scale, causal=False, masked_rows_zero=True)
             return to.emit(computation, (q, keys, values, mask), TensorType(DType.FLOAT, shape))
-        keys, values = (to.cast(x, DType.FLOAT) for x in seen)
+        caches = self._quantized() or (None, None)
+        keys, values = (
+            to.cast(x, DType.FLOAT) if cache is None else cache.lower_widened(to, x)
+            for cache, x in zip(caches, seen, strict=True)
+        )
         groups = self.num_heads // self.kv_num_heads
         grouped = (sizes.batch, self.kv_num_heads, groups)
         inner = to.reshape(q, (*grouped, sizes.steps, sizes.depth))

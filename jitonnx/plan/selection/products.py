@@ -224,6 +224,10 @@ def _blas(planner: Planner, group: Group, shape: Matrices, a: Tensor, b: Tensor,
     return True
 
 
+_STORED = {DType.FLOAT: "float32", DType.INT8: "int8", DType.UINT8: "int4", **{dtype: dtype.text for dtype in HALVES}}
+"""What keys and values of a type are to the attention kernel."""
+
+
 def attention(planner: Planner, group: Group, statement: Statement) -> None:
     """Attention of all heads in one kernel. The result lies as [batch, sequence, heads, size], ready to be merged."""
     computation = statement.computation
@@ -238,7 +242,7 @@ def attention(planner: Planner, group: Group, statement: Statement) -> None:
     if y.strides[-1] != 1 and y.shape[-1] != 1:
         y = planner.move(statement.outputs[0], HEADS_INSIDE)
     batch, heads, queries, depth = q.shape
-    keys, value_depth = k.shape[2], v.shape[3]
+    keys, value_depth = k.shape[2], statement.outputs[0].shape[3]
     mask, kind = y, ""
     if mask_value is not None:
         mask = broadcast_to(planner.tensor(mask_value), (batch, heads, queries, keys))
@@ -255,7 +259,7 @@ def attention(planner: Planner, group: Group, statement: Statement) -> None:
         empty_rows_zero=computation.masked_rows_zero,
         rows_lie=k.strides[3] == 1 and v.strides[3] == 1,
         rounded=planner.rounds_products,
-        stored=k.dtype.text if k.dtype in HALVES else "float32",
+        stored=_STORED[k.dtype],
     )
     sizes = AttentionSizes(
         batch=batch,

@@ -32,10 +32,15 @@ def attention(
     sink: bool = False,
     constant: bool = True,
     dtype: Any = np.float32,
+    bits: int = 0,
+    by_channel: tuple[bool, bool] = (False, False),
+    scales: tuple[int, ...] | None = None,
+    cache: Any = None,
     **attributes: Any,
 ) -> Case:
     """A GroupQueryAttention. lengths: keys of each row of the batch, with those of this run. capacity: rows of the
-    past, None: there is none. rotary: elements of a head that are turned."""
+    past, None: there is none. rotary: elements of a head that are turned. bits: of caches of integers, whose scales are
+    by_channel for keys and for values. scales, cache: another shape of scales, and type of caches, than is right."""
     total = max(lengths)
     before = [0 if steps == total else length - steps for length in lengths]
     count, shared = heads
@@ -46,6 +51,13 @@ def attention(
     past_key = past_value = None
     if capacity is not None:
         past_key, past_value = (normal(batch, shared, capacity, depth) for _ in range(2))
+        if bits:
+            past_key, past_value = (
+                RANDOM.integers(
+                    -128 if bits == 8 else 0, 128 if bits == 8 else 256, (*x.shape[:3], depth * bits // 8)
+                ).astype(cache or (np.int8 if bits == 8 else np.uint8))
+                for x in (past_key, past_value)
+            )
         for row, first in enumerate(before):  # onnxruntime has zeros in the present's other rows
             past_key[row, :, first:] = past_value[row, :, first:] = 0
     cosines = sines = places = None
@@ -60,6 +72,13 @@ def attention(
     inputs: list[Any] = [q, k, v, past_key, past_value, np.array(lengths, np.int32) - 1, np.array(total, np.int32)]
     inputs += [cosines, sines, places, added, sinks]
     inputs = [x.astype(dtype) if x is not None and x.dtype == np.float32 else x for x in inputs]
+    if bits:
+        kinds = ["PER_CHANNEL" if each else "PER_TENSOR" for each in by_channel]
+        attributes.update(kv_cache_bit_width=bits, k_quant_type=kinds[0], v_quant_type=kinds[1])
+        least = 3 / (1 << (bits - 1))
+        for each in by_channel:
+            shape = (1, shared, 1, depth) if each else (1,)
+            inputs.append(RANDOM.uniform(0.7 * least, least, scales or shape).astype(np.float32))
     while inputs[-1] is None:
         inputs.pop()
     constants = (6, *((7, 8) if rotary else ())) if constant else ()
@@ -96,6 +115,24 @@ CASES: list[Case] = [
     attention(1, 1, [6], 8, heads=(8, 1), depth=32),
     attention(1, 1, [6], 8, rotary=16, constant=False),
     attention(1, 7, [7], 8, rotary=16, constant=False),
+]
+BOTH, KEYS = (True, True), (True, False)
+CASES += [
+    attention(1, 5, [5], 0, bits=8),
+    attention(1, 5, [5], 9, rotary=16, bits=8, by_channel=BOTH),
+    attention(2, 1, [7, 4], 12, rotary=16, bits=8, depth=32, packed=False),
+    attention(2, 1, [7, 4], 12, rotary=16, bits=4, depth=32, packed=False, by_channel=BOTH),
+    attention(1, 1, [8], 7, bits=4),
+    attention(1, 3, [9], 16, rotary=16, rotary_interleaved=1, local_window_size=4, bits=8, heads=(6, 2)),
+    attention(1, 9, [12], 16, bits=4, by_channel=BOTH),
+    attention(1, 20, [20], 0, bits=4, heads=(2, 2), depth=64),
+    attention(1, 1, [70], 80, bits=4, heads=(8, 2), depth=64),
+    attention(1, 1, [70], 80, bits=8, heads=(8, 2), depth=64, by_channel=BOTH),
+    attention(1, 1, [6], 8, bias=True, softcap=5.0, bits=8),
+    attention(2, 1, [7, 7], 8, sink=True, rotary=16, softcap=3.0, bits=4, by_channel=BOTH),
+    attention(1, 6, [6], 8, sink=True, local_window_size=2, bits=8, by_channel=BOTH),
+    attention(1, 1, [6], 8, rotary=16, constant=False, bits=8),
+    attention(1, 7, [7], 8, rotary=16, constant=False, bits=4),
 ]
 X3, X4 = normal(2, 5, 4 * 16), normal(2, 4, 5, 16)
 ANGLES = RANDOM.uniform(0, 6, (12, 8))
@@ -172,7 +209,11 @@ REFUSED = [
     (heads(Q, KEY, VALUE, None, np.array([5, 7], np.int32)), r"key_padding_mask \[batch\]"),
     (attention(1, 5, [5], None, local_window_size=0), "local_window_size is 0"),
     (attention(1, 5, [5], 8, sliding_window_cache=1), "sliding_window_cache"),
-    (attention(1, 5, [5], None, k_quant_type="PER_TENSOR"), "caches of integers"),
+    (attention(1, 5, [5], None, k_quant_type="PER_TENSOR"), "both or neither are NONE"),
+    (attention(1, 5, [5], None, bits=2), "kv_cache_bit_width is 2"),
+    (attention(1, 5, [5], None, bits=8, scales=(4,)), r"k_scale is float\[4\]; 1 elements"),
+    (attention(1, 5, [5], None, bits=8, by_channel=BOTH, scales=(2, 8)), "k_scale .* 32 elements"),
+    (attention(1, 5, [5], 8, bits=8, cache=np.uint8), "caches of 8 bits are int8"),
     (attention(1, 5, [5], None, do_rotary=1), "cos_cache and sin_cache"),
     (quantised(do_rotary=1), "do_rotary"),
     (case("RotaryEmbedding", 1, X3, PLACES, COSINES, SINES, is_packed_batching=1), "is_packed_batching"),
