@@ -26,8 +26,12 @@ from jitonnx.api.entries import (
     DENORMAL_AS_ZERO,
     EXTERNAL_DATA_FOLDER,
     MODEL_FORMAT,
+    OPTIMIZED_EXTERNAL,
+    OPTIMIZED_EXTERNAL_LEAST,
+    SAVED_FORMAT,
     STRICT,
     VERIFY,
+    byte_count,
     program_bytes,
     switch,
 )
@@ -270,6 +274,7 @@ class OpenedModel:
             self.warm_up()
         else:
             model = self._loaded(self._source)
+            self._write_optimized(model)
             loaded = time.perf_counter()
             self._compile(model)
             self.warm_up()
@@ -292,6 +297,10 @@ class OpenedModel:
         options = self._options
         if options.replaced_initializers() or options.fixed_dimensions():
             raise Fail("initializers and dimensions can be replaced in a model, but not in an artifact made of it")
+        if options.optimized_model_filepath:
+            raise Fail(
+                "an artifact has no model that could be written: give optimized_model_filepath with the ONNX file"
+            )
         try:
             artifact = open_artifact(self._source, switch(options, VERIFY, False))
         except ArtifactError as error:
@@ -387,8 +396,6 @@ class OpenedModel:
     def _check_options(self) -> None:
         if self._options.load_cancelled():
             raise ModelLoadCanceled("loading was called off by SessionOptions.set_load_cancellation_flag")
-        if self._options.optimized_model_filepath:
-            raise Fail("SessionOptions.optimized_model_filepath is not supported: leave it empty")
 
     def _loaded(self, source: Any) -> Model:
         from jitonnx.model import load
@@ -408,6 +415,30 @@ class OpenedModel:
         with explained():
             model = with_initializers(model, options.replaced_initializers())
             return with_dimensions(model, options.fixed_dimensions())
+
+    def _write_optimized(self, model: Model) -> None:
+        """Write the rewritten model, if the options name a file for it."""
+        options = self._options
+        if not options.optimized_model_filepath:
+            return
+        from jitonnx.model.write import ExternalFile
+        from jitonnx.optimized import write_optimized
+
+        if options.entry(SAVED_FORMAT) not in (None, "", "ONNX"):
+            raise Fail(f"models are not written in the format {options.entry(SAVED_FORMAT)!r}; ask for ONNX")
+        name = options.entry(OPTIMIZED_EXTERNAL)
+        least = byte_count(options, OPTIMIZED_EXTERNAL_LEAST, ExternalFile("").least)
+        with explained():
+            report = write_optimized(
+                model,
+                options.optimized_model_filepath,
+                options.registry(),
+                level=options.graph_optimization_level.value,
+                disabled=self._disabled,
+                external=ExternalFile(name, least) if name else None,
+            )
+        if "logging" in sys.modules:
+            self.logger.info("%s is written; %s", options.optimized_model_filepath, report)
 
     def _engine(self, graph: Graph, executor: BackgroundExecutor | None) -> Engine | BackgroundEngine:
         from jitonnx.engine.pipeline import CompileMode, Engine

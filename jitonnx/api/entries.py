@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 STRICT = "session.strict_shape_type_inference"
 EXTERNAL_DATA_FOLDER = "session.model_external_initializers_file_folder_path"
 MODEL_FORMAT = "session.load_model_format"
+SAVED_FORMAT = "session.save_model_format"
+OPTIMIZED_EXTERNAL = "session.optimized_model_external_initializers_file_name"
+OPTIMIZED_EXTERNAL_LEAST = "session.optimized_model_external_initializers_min_size_in_bytes"
 DENORMAL_AS_ZERO = "session.set_denormal_as_zero"
 DISABLED = "optimization.disable_specified_optimizers"
 GEMM = "jitonnx.gemm"
@@ -60,6 +63,14 @@ def check_entries(options: SessionOptions) -> None:
 def switch(options: SessionOptions, key: str, default: bool) -> bool:
     """What an entry that is "0" or "1" says."""
     return options.entry(key) == "1" if options.entry(key) else default
+
+
+def byte_count(options: SessionOptions, key: str, default: int) -> int:
+    """What an entry that is a number of bytes says. InvalidArgument for what is none."""
+    text = options.entry(key) or ""
+    if text and not (text.isascii() and text.isdigit()):
+        raise InvalidArgument(f"the session configuration entry {key} is {text!r}; give a number of bytes")
+    return int(text) if text else default
 
 
 def program_bytes(options: SessionOptions) -> int:

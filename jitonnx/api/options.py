@@ -151,7 +151,7 @@ class SessionOptions(_Options):
     execution_mode = _choice(ExecutionMode.ORT_SEQUENTIAL)
     execution_order = _choice(ExecutionOrder.DEFAULT)
     optimized_model_filepath = _text(
-        "", "Not supported: a session with it is refused. `jitonnx explain` shows the rewrites."
+        "", "The session writes the model here, as an ONNX file, as the rewrites of its level leave it."
     )
     log_verbosity_level = _integer(0)
     enable_cpu_mem_arena = _flag(True)
@@ -167,7 +167,9 @@ class SessionOptions(_Options):
         - `session.strict_shape_type_inference` = "1": inputs that disagree on a dimension, and outputs of other shapes
           than the model declares, are errors, not warnings.
         - `session.model_external_initializers_file_folder_path`: where a model from bytes has its external data.
-        - `session.load_model_format`: only "ONNX".
+        - `session.load_model_format`, `session.save_model_format`: only "ONNX".
+        - `session.optimized_model_external_initializers_file_name`: the file beside `optimized_model_filepath` that its
+          initializers go to, from `session.optimized_model_external_initializers_min_size_in_bytes` (1024) bytes on.
         - `jitonnx.compile`: when code is compiled; docs/starting.md tells about it. Not given: before the first run,
           except for what would serve one set of input shapes alone, which runs on NumPy until the shapes come back and
           it is compiled in the background. "before": always before the run that needs it. "background": behind the

@@ -8,9 +8,9 @@ import sys
 import warnings
 from collections.abc import Sequence
 
-from jitonnx.cli import bench, cache, check, compile, demo, diff, exec, explain, info, profile, run
+from jitonnx.cli import bench, cache, check, compile, demo, diff, exec, explain, info, optimize, profile, run
 
-COMMANDS = (demo, run, info, check, diff, compile, explain, bench, profile, exec, cache)
+COMMANDS = (demo, run, info, check, diff, compile, optimize, explain, bench, profile, exec, cache)
 """Modules with `add(subparsers)`, which sets the function to call as `command`; it may give an exit status."""
 
 

@@ -64,17 +64,18 @@ def add_inputs(parser: argparse.ArgumentParser, feeds: bool = True, ranges: bool
     )
     if feeds:
         parser.add_argument("--input", metavar="FEEDS.npz", help="inputs by name (default: random ones)")
-        parser.add_argument("--seed", type=_count, default=0, help="of random inputs (default: 0)")
+        parser.add_argument("--seed", type=count, default=0, help="of random inputs (default: 0)")
 
 
 def positive(text: str) -> int:
     """An argument that is a number above 0."""
-    if _count(text) < 1:
+    if count(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
     return int(text)
 
 
-def _count(text: str) -> int:
+def count(text: str) -> int:
+    """An argument that is a number of at least 0."""
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 0")
     return int(text)

@@ -31,10 +31,12 @@ class Assumptions:
     """Pairs of dimensions that are taken to be equal, in the order in which they were noted.
 
     examples: values of the dimension variables for which what is assumed has to hold; without them the usual case is.
+    demands_only: nothing but demands may be taken for granted, so that the graph is one for all sizes. What else would
+    have to be assumed is left to the run.
     """
 
-    def __init__(self, examples: Mapping[str, int] | None = None) -> None:
-        self.examples = examples
+    def __init__(self, examples: Mapping[str, int] | None = None, demands_only: bool = False) -> None:
+        self.examples, self.demands_only = examples, demands_only
         self.settled: dict[DimLike, DimLike] = {}
         """Expressions that equal a number, and that number: inference puts it in their place."""
         self.taken: Taken | None = None
@@ -69,7 +71,7 @@ class Assumptions:
 
     def apart(self) -> Assumptions:
         """Assumptions of their own, without a note, that answer as these do."""
-        other = Assumptions(self.examples)
+        other = Assumptions(self.examples, self.demands_only)
         other.settled, other.taken = self.settled, self.taken
         return other
 

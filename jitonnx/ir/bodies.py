@@ -46,7 +46,7 @@ class Bodies:
         made.name = body.name
         for value in made.inputs:
             made.bind_sizes(value)
-        for a, b in made.assumptions:
+        for a, b in made.assumptions if not apart.demands_only else ():
             if not any(map(told_by_run, variables(a) | variables(b))):
                 self.context.assume_equal(a, b)  # it is looked at before the run: who demands it may never be run
         self.graphs[index] = made

@@ -104,7 +104,11 @@ class InferenceContext:
         difference = a - b
         if isinstance(difference, int):
             return difference == 0
-        if _never_zero(difference) or not self.assumptions.hold(a, b):
+        if _never_zero(difference):
+            return False
+        if self.assumptions.demands_only and not demanded:
+            raise DataDependentError(f"whether {a} and {b} are equal depends on the sizes")
+        if not self.assumptions.hold(a, b):
             return False
         self._note(a, b, demanded)
         return True
@@ -118,7 +122,10 @@ class InferenceContext:
         """The shape that NumPy's broadcasting gives; None if the shapes do not fit.
 
         A variable dimension beside an integer above 1, or beside another variable, is assumed to equal it, or to be 1.
+        Where nothing may be assumed, a size that two variables decide is None.
         """
+        if self.assumptions.demands_only:
+            return broadcast_for_all_sizes(shapes)
         result: list[DimLike] = []
         for position in range(1, max(map(len, shapes), default=0) + 1):
             chosen: DimLike = 1
@@ -166,6 +173,19 @@ class InferenceContext:
         if value.contents is None or (signed and value.measured):
             raise DataDependentError(f"the output's shape depends on the values of {what} ({value.name!r})")
         return list(value.contents.ravel().tolist())
+
+
+def broadcast_for_all_sizes(shapes: Sequence[Sequence[DimLike]]) -> Shape | None:
+    """The shape that broadcasting gives whatever the sizes are, None for those that depend on them; None as a whole if
+    the shapes never fit."""
+    result = []
+    for position in range(1, max(map(len, shapes), default=0) + 1):
+        sizes = dict.fromkeys(shape[-position] for shape in shapes if position <= len(shape) and shape[-position] != 1)
+        numbers = [size for size in sizes if isinstance(size, int)]
+        if len(numbers) > 1:
+            return None
+        result.append(numbers[0] if numbers else 1 if not sizes else next(iter(sizes)) if len(sizes) == 1 else None)
+    return tuple(reversed(result))  # type: ignore[arg-type]
 
 
 class _Exact(InferenceContext):

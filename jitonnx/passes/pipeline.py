@@ -92,6 +92,15 @@ FAMILIES: tuple[Family | Sequence[Rule], ...] = (
 )
 """Every rewrite; those of most graphs are there, others are imported for who asks."""
 
+_FOR_KERNELS = (*_INTEGERS, _NBITS, _ATTENTION, _TABLES, _RANGES)
+_FOR_KERNELS_BY_NAME = ("dequantised constants", "peeled loop", "caches by rows", "swish")
+
+
+def kernel_rewrites() -> frozenset[str]:
+    """The names of the rewrites whose results our kernels have and ONNX does not, or not for long (Swish is of version
+    24), or that other runtimes would run more slowly: they are not made for a model that is written."""
+    return frozenset([*_FOR_KERNELS_BY_NAME, *(rule.name for family in _FOR_KERNELS for rule in family.rules)])
+
 
 def all_rules() -> list[Rule]:
     """Every rewrite, by the name under which it can be switched off."""

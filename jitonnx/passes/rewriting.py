@@ -19,10 +19,11 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from jitonnx.ir.dims import DimLike
+from jitonnx.ir.dims import DimLike, variables
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Graph, GraphError, Node, Value
-from jitonnx.ir.operator import Operator
+from jitonnx.ir.operator import DataDependentError, Operator
+from jitonnx.ir.types import is_symbolic
 from jitonnx.mapped import release_pages
 from jitonnx.ops.onnx.identity import Identity
 from jitonnx.ops.onnx.shape import Reshape, Transpose
@@ -215,6 +216,9 @@ class Edit:
         except Decline as decline:
             self.report.note_declined(rule.name, self.origin, decline.reason, decline.detail)
             result = None
+        except DataDependentError as undecided:  # where nothing but demands may be assumed
+            self.report.note_declined(rule.name, self.origin, Reason.UNDECIDED, str(undecided))
+            result = None
         except GraphError as error:
             raise GraphError(f"Bug: the rewrite {rule.name!r} (which can be switched off) failed: {error}") from error
         if result is None:
@@ -226,7 +230,11 @@ class Edit:
         return True
 
     def substitute(self, node: Node, results: Sequence[Value]) -> None:
-        """Let `results` stand for the outputs of `node`, which is removed. Decline if their types differ."""
+        """Let `results` stand for the outputs of `node`, which is removed. Decline if their types differ, and if the
+        new nodes read a size that the outputs themselves tell."""
+        told = {name for name, binding in self.graph.bindings.items() if binding.value in node.outputs}
+        if told and any(told & _sizes_in(value) for added in self._added for value in added.inputs):
+            raise Decline(Reason.UNKNOWN_SHAPE, "what is rewritten tells its own size")
         for old, new in zip(node.outputs, results, strict=False):
             if old.type.shape is not None and not self._same_type(old, new):
                 raise Decline(Reason.SHAPE, f"{new.type} would stand for {old.type}")
@@ -274,6 +282,13 @@ class Edit:
                     # What was made of these weights stands for them; another graph of the model may read them again.
                     if (constant := value.constant) is not None and not value.users:
                         release_pages(constant)
+
+
+def _sizes_in(value: Value | None) -> set[str]:
+    """The dimension variables that a constant is made of."""
+    if value is None or value.producer is not None or value.contents is None or not is_symbolic(value.contents):
+        return set()
+    return {name for element in value.contents.flat for name in variables(element)}
 
 
 def _made(result: Any) -> str:

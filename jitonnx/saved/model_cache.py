@@ -119,7 +119,7 @@ def _is_excluded(options: SessionOptions) -> bool:
         return True  # the code is for another CPU, or calls a library of this process
     if options.entry(EXTERNAL_DATA_FOLDER) or options.replaced_initializers():  # weights come from elsewhere
         return True
-    return bool(options.optimized_model_filepath) or options.load_cancelled()  # both are refused
+    return bool(options.optimized_model_filepath) or options.load_cancelled()  # one needs the model, one is refused
 
 
 def identity_of(path: str) -> tuple[int, ...] | None:

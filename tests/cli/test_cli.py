@@ -289,6 +289,31 @@ def test_shapes_that_a_node_refuses(
     assert re.search(text, refusal(capsys, command[0], "open.onnx", *shapes, *command[1:]))
 
 
+def test_optimize(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    out = tmp_path / "digits.onnx"
+    said = call(capsys, "optimize", str(jitonnx.demo.model_path()), "-o", str(out), "--external", "digits.data")
+    assert re.search(r"18 nodes became \d+\n", said) and "batch normalization 4" in said
+    assert (tmp_path / "digits.data").exists()
+    onnx.checker.check_model(out, full_check=True)
+    image = np.ones((1, 1, 8, 8), np.float32)
+    sessions = [jitonnx.InferenceSession(path) for path in (out, jitonnx.demo.model_path())]
+    ours, theirs = (session.run(None, {session.get_inputs()[0].name: image}) for session in sessions)
+    for one, other in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(one, other, 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize("kind", BAD_FILES)
+def test_optimize_bad_files(capsys: pytest.CaptureFixture[str], tmp_path: Path, kind: str) -> None:
+    content, text = BAD_FILES[kind]
+    if content is not None:
+        (tmp_path / "bad.onnx").write_bytes(content)
+    if kind != "artifact, cut off":  # which is no model at all
+        assert re.search(
+            text, refusal(capsys, "optimize", str(tmp_path / "bad.onnx"), "-o", str(tmp_path / "out.onnx"))
+        )
+    assert not (tmp_path / "out.onnx").exists()
+
+
 def test_no_elements(capsys: pytest.CaptureFixture[str], relu_add: str) -> None:
     for command in ("run", "explain", "profile"):
         assert "[0, 3]" in call(capsys, command, relu_add, "--dim", "N=0") or command == "profile"

@@ -397,7 +397,6 @@ def test_options_that_a_session_refuses() -> None:
     cancelled = SessionOptions()
     cancelled.set_load_cancellation_flag(True)
     for options, error, text in (
-        (with_option(optimized_model_filepath="out.onnx"), Fail, "optimized_model_filepath"),
         (with_entry("session.load_model_format", "ORT"), Fail, "format 'ORT'"),
         (with_entry("session.disable_cpu_ep_fallback", "1"), InvalidArgument, "disable_cpu_ep_fallback"),
         (cancelled, ModelLoadCanceled, "called off"),

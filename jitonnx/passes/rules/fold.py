@@ -19,6 +19,7 @@ from jitonnx.ops.onnx.arithmetic import Add, Div, Mul, Pow, Sub
 from jitonnx.ops.onnx.cast import Cast
 from jitonnx.ops.onnx.generators import ConstantOfShape
 from jitonnx.ops.onnx.logic import And, Not, Or, Where, Xor
+from jitonnx.ops.onnx.quantization import DequantizeLinear
 from jitonnx.ops.onnx.shape import Expand, Reshape
 from jitonnx.passes.index import Analysis
 from jitonnx.passes.report import Reason
@@ -35,6 +36,16 @@ of nodes that double what they are given ends there."""
 @rule("constants", equation="f(constants) = constant")
 def constants(node: Node, edit: Edit) -> Result:
     """A deterministic operator on constants is evaluated once, unless the result is far larger than its inputs."""
+    return None if isinstance(node.operator, DequantizeLinear) else _evaluated(node, edit)
+
+
+@rule("dequantised constants", DequantizeLinear, equation="DequantizeLinear(constants) = constant")
+def dequantised_constants(node: Node, edit: Edit) -> Result:
+    """It is a rewrite of its own, as other runtimes want integers where weights are quantised."""
+    return _evaluated(node, edit)
+
+
+def _evaluated(node: Node, edit: Edit) -> Result:
     inputs = [None if value is None else array(value) for value in node.inputs]
     if any(given is None and value is not None for given, value in zip(inputs, node.inputs, strict=False)):
         return None
@@ -79,8 +90,8 @@ def shape_arithmetic(node: Node, edit: Edit) -> Result:
     """
     if len(node.outputs) != 1 or (contents := node.output.contents) is None or node.output.dtype is None:
         return None
-    if node.output.measured:  # a run has to compute what the others follow from
-        return None
+    if node.output.measured or isinstance(node.operator, DequantizeLinear):
+        return None  # a run has to compute what the others follow from
     if (elements := array(node.output)) is not None:
         return edit.constant(elements)
     if isinstance(node.operator, Reshape | Cast) and _is_dims(node.inputs[0]):
@@ -176,4 +187,4 @@ def settled_where(node: Node, edit: Edit) -> Result:
     return None
 
 
-RULES = (constants, shape_arithmetic, uniform, neutral_operand, settled_where)
+RULES = (constants, dequantised_constants, shape_arithmetic, uniform, neutral_operand, settled_where)

@@ -171,9 +171,13 @@ def joined(node: Node, edit: Edit) -> Result:
     if split is None:
         return None
     some, assumptions = (maximum(split.length, 1), split.length), edit.graph.assumptions
-    if (isinstance(split.length, int) and split.length < 1) or not assumptions.hold(*some):
-        return None  # nothing to join is an error of the run's
-    assumptions.note(*some)
+    if isinstance(split.length, int):
+        if split.length < 1:
+            return None  # nothing to join is an error of the run's
+    elif assumptions.demands_only or not assumptions.hold(*some):
+        return None
+    else:
+        assumptions.note(*some)
     shape = list(split.shape)
     axis = normalize_axis(operator.axis, len(shape) + operator.new_axis)
     if operator.new_axis:
