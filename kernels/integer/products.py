@@ -15,6 +15,7 @@ from jitonnx.kernels.parts.tile import emit_prefetch
 from jitonnx.records import NamedTuple
 
 _I32 = ir.IntType(32)
+_BYTE_PAIRS = {16: "llvm.x86.avx512.pmaddubs.w.512", 8: "llvm.x86.avx2.pmadd.ub.sw"}
 _PAIRS = {16: "llvm.x86.avx512.pmaddw.d.512", 8: "llvm.x86.avx2.pmadd.wd", 4: "llvm.x86.sse2.pmadd.wd"}
 
 
@@ -115,14 +116,23 @@ def _widened(vector: Traced, element: types.Type) -> ir.Value:
     return vector.builder.sext(vector.value, ir.VectorType(element.llvm, vector.lanes))
 
 
+def _byte_pairs(builder: ir.IRBuilder, left: ir.Value, right: ir.Value, lanes: int) -> ir.Value:
+    """The sums of pairs of products of unsigned and signed bytes, in 16 bits."""
+    of_bytes = ir.VectorType(ir.IntType(8), 4 * lanes)
+    function = declared(builder, _BYTE_PAIRS[lanes], ir.VectorType(ir.IntType(16), 2 * lanes), [of_bytes] * 2)
+    return builder.call(function, [builder.bitcast(operand, of_bytes) for operand in (left, right)])
+
+
 def add_products(code: Code, multiply: str, total: Traced, left: ir.Value, right: ir.Value, lanes: int) -> Traced:
     """The sums with the products of a group added; `left` are 32 bits in each lane, `right` as many bits."""
     builder, sums = code.builder, ir.VectorType(_I32, lanes)
     if multiply in ("dot", "signed dot"):
         return add_dot_products(total, total.like(builder.bitcast(right, sums)), total.like(left), multiply)
-    if multiply == "pairs":
+    if multiply in ("pairs", "byte pairs"):
         pairs = ir.VectorType(ir.IntType(16), 2 * lanes)
-        function = declared(builder, _PAIRS[lanes], sums, [pairs] * 2)
         operands = [builder.bitcast(operand, pairs) for operand in (left, right)]
+        if multiply == "byte pairs":
+            operands = [_byte_pairs(builder, left, right, lanes), ir.Constant(pairs, [1] * (2 * lanes))]
+        function = declared(builder, _PAIRS[lanes], sums, [pairs] * 2)
         return total.like(builder.add(total.value, builder.call(function, operands)))
     return total.like(builder.add(total.value, builder.mul(left, right)))

@@ -20,11 +20,12 @@ from jitonnx.records import dataclass
 if TYPE_CHECKING:
     from jitonnx.target import Target
 
-GROUPS = {"tiles": 4, "signed matrices": 8, "dot": 4, "signed dot": 4, "pairs": 2, "words": 1}
+GROUPS = {"tiles": 4, "signed matrices": 8, "dot": 4, "signed dot": 4, "byte pairs": 4, "pairs": 2, "words": 1}
 """How products are summed, by the best that a CPU has, and how many products of one row and column an instruction sums
 in 32 bits: matrices in tile registers (AMX), matrices of 2 x 8 and 8 x 2 signed bytes (AArch64's smmla), dot products
-of bytes (VNNI: unsigned by signed; AArch64's sdot: both signed), of pairs of 16 bits (all x86), or one product after
-the other."""
+of bytes (VNNI: unsigned by signed; AArch64's sdot: both signed), of pairs of unsigned and signed bytes in 16 bits (two
+instructions, where weights let 16 bits hold the sums: `fits_byte_pairs`), of pairs of 16 bits (all x86), or one product
+after the other."""
 STEP = 64
 """Elements of a row of x in a cache line and in a row of a tile: scratch rows are multiples of it."""
 TILE_BYTES = 2 * 16 * 2 * 16 * 4
@@ -34,7 +35,7 @@ RESULTS = ("int32", "float32", "uint8", "int8")
 _TASKS = 16
 _TASK_PRODUCTS = {
     **{"tiles": 1 << 21, "signed matrices": 1 << 20, "dot": 1 << 20},
-    **{"signed dot": 1 << 19, "pairs": 1 << 18, "words": 1 << 17},
+    **{"signed dot": 1 << 19, "byte pairs": 1 << 18, "pairs": 1 << 18, "words": 1 << 17},
 }
 """Products that are some 5 microseconds of work."""
 _ROWS_BYTES = 384 << 10
@@ -97,7 +98,7 @@ class IntegerSpec(KernelSpec):
     def flipped(self) -> bool:
         """Whether x is gathered with its sign bits flipped, as the other kind of bytes: dot products want the left
         unsigned, or signed."""
-        return self.multiply in (("dot",) if self.signed else ("signed dot", "signed matrices"))
+        return self.multiply in (("dot", "byte pairs") if self.signed else ("signed dot", "signed matrices"))
 
     @property
     def group(self) -> int:
@@ -189,12 +190,21 @@ def _depth(given: WindowProduct) -> int:
     return given.channels * given.kernel_height * given.kernel_width
 
 
+def fits_byte_pairs(w: np.ndarray) -> bool:
+    """Whether 16 bits hold the sums of bytes times two neighbours along the depth, the first two and so on, of w int8
+    [out_channels, depth]: quantisers see to that for CPUs without VNNI (onnxruntime's `reduce_range`)."""
+    pairs = w[:, : w.shape[1] // 2 * 2].astype(np.int16).reshape(len(w), -1, 2)
+    most = np.iinfo(np.int16).max // np.iinfo(np.uint8).max
+    return all(bool((np.maximum(part, 0).sum(2) <= most).all()) for part in (pairs, -pairs))
+
+
 def choose(
     columns: int,
     rows: int | None,
     target: Target,
     *,
     depth: int | None = None,
+    in_byte_pairs: bool = False,
     signed: bool,
     shifted: bool,
     windows: bool,
@@ -202,7 +212,8 @@ def choose(
     tiles: bool = True,
 ) -> IntegerSpec:
     """The kernel for this many output channels and rows (None: known only at run time) on a CPU. depth: products a
-    sum of constant weights. tiles: whether it may be one for tile registers.
+    sum of constant weights; in_byte_pairs: whether these `fits_byte_pairs`. tiles: whether it may be one for tile
+    registers.
 
     Tiles of vectors are 6 x 4 with 32 registers (24 sums, 4 of w, one of x), 6 x 2 with 16; narrower where columns are
     few. The width is the largest that pads the columns least. One or two rows, which are bound by reading the weights,
@@ -213,6 +224,8 @@ def choose(
     multiply = target.integer_products
     if multiply == "tiles" and (not tiles or (rows is not None and rows <= FEW_ROWS)):
         multiply = target.byte_dots or multiply
+    if multiply == "pairs" and in_byte_pairs and target.vector_bytes >= 32:
+        multiply = "byte pairs"
     if multiply == "tiles":
         width, heights = (16 if columns <= 16 else 32), ((32, 16) if rows is None or rows > 16 else (16,))
     else:

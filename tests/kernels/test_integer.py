@@ -13,7 +13,7 @@ import pytest
 
 from bench.inner_loops import innermost_loops
 from jitonnx.kernels.integer.kernel import build
-from jitonnx.kernels.integer.spec import IntegerSpec, choose
+from jitonnx.kernels.integer.spec import IntegerSpec, choose, fits_byte_pairs
 from jitonnx.kernels.integer_depthwise.kernel import build as build_depthwise
 from jitonnx.kernels.integer_depthwise.spec import DepthwiseIntegerSpec, choose_depthwise
 from jitonnx.kernels.integer_tiles.kernel import build as build_tiles
@@ -312,6 +312,37 @@ def test_empty(way: str) -> None:
         given = row_product(m, n, k, k, n)
         y = run(spec, "tiles" if way else "host", np.zeros((m, k), np.uint8), 3, np.zeros((n, k), np.int8), given)
         assert not y.any()
+
+
+@pytest.mark.parametrize("target", ["haswell", "skylake-avx512"])
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+def test_small_weights_are_multiplied_in_pairs_of_bytes(target: str, dtype: Any) -> None:
+    random = np.random.default_rng(0)
+    for m, n, k in [(1, 5, 7), (7, 33, 64), (13, 70, 131)]:
+        x = random.integers(*((-128, 128) if dtype is np.int8 else (0, 256)), (m, k)).astype(dtype)
+        w = random.integers(-64, 65, (n, k)).astype(np.int8)
+        x[0] = -128 if dtype is np.int8 else 255
+        w[0], w[1], w[2, ::2], w[2, 1::2] = 64, -64, 127, 1  # sums of 32640, the largest that fit
+        assert fits_byte_pairs(w)
+        kind: dict[str, Any] = {"signed": dtype is np.int8, "shifted": True, "windows": False, "result": "int32"}
+        spec = choose(n, m, TARGETS[target], depth=k, in_byte_pairs=True, **kind)
+        assert spec.multiply == "byte pairs"
+        y = run(spec, target, x, 3, w, row_product(m, n, k, k, n + 3))
+        np.testing.assert_array_equal(y, (x.astype(np.int64) - 3) @ w.astype(np.int64).T)
+
+
+def test_which_weights_fit_pairs_of_bytes() -> None:
+    for pair, fits in [
+        ((64, 64), True),
+        ((65, 64), False),
+        ((-64, -64), True),
+        ((-65, -64), False),
+        ((-127, 127), True),
+    ]:
+        w = np.zeros((3, 7), np.int8)
+        w[1, 1:3] = 127, 127  # of two pairs
+        w[2, 2:4] = pair
+        assert fits_byte_pairs(w) is fits
 
 
 def test_what_cpus_have() -> None:

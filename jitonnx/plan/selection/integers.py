@@ -14,7 +14,7 @@ from jitonnx.computation.lowering import Statement
 from jitonnx.ir.dims import DimLike, concrete, integers, product
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
-from jitonnx.kernels.integer.spec import IntegerBuffers, IntegerSpec, choose
+from jitonnx.kernels.integer.spec import IntegerBuffers, IntegerSpec, choose, fits_byte_pairs
 from jitonnx.kernels.integer_depthwise.spec import DepthwiseIntegerSpec, choose_depthwise
 from jitonnx.kernels.integer_tiles.spec import IntegerTileSpec, choose_tiles
 from jitonnx.kernels.parts.layouts import LINE, WindowProduct
@@ -104,9 +104,12 @@ def _chosen(
     columns, *deep = integers(weights.shape)
     of_y, windows = concrete(product(y.shape[axis] for axis in rows)), way not in ("in place", "copied")
     signed, shifted, result = x.dtype is DType.INT8, is_shifted(zero), y.dtype.numpy.name
+    assert weights.constant is not None
+    in_byte_pairs = planner.target.integer_products == "pairs" and fits_byte_pairs(_matrix(weights.constant))
     spec = choose(
         *(columns, of_y, planner.target),
         depth=math.prod(deep),
+        in_byte_pairs=in_byte_pairs,
         signed=signed,
         shifted=shifted,
         windows=windows,
@@ -151,6 +154,7 @@ HOW = {
     "signed matrices": "by products of small matrices of bytes",
     "dot": "by dot products of bytes",
     "signed dot": "by dot products of bytes",
+    "byte pairs": "by products of pairs of bytes",
     "pairs": "by products of pairs of 16 bits",
     "words": "by products of 32 bits",
 }
