@@ -188,8 +188,9 @@ class SessionOptions(_Options):
           "auto": bfloat16 if on the inputs of `jitonnx.calibration` (.npz files, with ";" between them) no output is
           off by more than `jitonnx.precision_bound` times its largest element, else float32; `session.precision` tells.
         - `jitonnx.fixed24` = "0": the recurrent weights of LSTM, GRU and RNN keep their float32 values. Else, for
-          a batch of one and on CPUs with AVX-512 VBMI2, they are rounded to 24-bit fixed-point numbers, an error of at
-          most 2**-24 of the largest weight of the same unit and gate, unless that one is far above the others.
+          a batch of one and on CPUs with AVX-512 VBMI2 (Intel's: those that outgrow the second-level cache), they are
+          rounded to 24-bit fixed-point numbers, an error of at most 2**-24 of the largest weight of the same unit and
+          gate, unless that one is far above the others.
         - `jitonnx.gemm` = "blas": matrix products call SciPy's BLAS; "own": the kernels of jitonnx, as without it.
         - `jitonnx.cpu`: compile for this CPU (LLVM's name, as "x86-64-v3"), to save the model for other machines.
         - `jitonnx.verify` = "1": opening an artifact compares all of it with its checksums, its weights too; loading a
