@@ -11,11 +11,13 @@ from jitonnx.computation.lowering import lower
 from jitonnx.explain import explain
 from jitonnx.interpreter import evaluate
 from jitonnx.kernels.gemm.spec import GemmSpec
+from jitonnx.kernels.recurrent.spec import RecurrentSpec
 from jitonnx.model import load
 from jitonnx.passes.pipeline import optimize
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.make import make_plan
 from jitonnx.target import host
+from tests.targets import named
 
 _CLASSES = 700
 
@@ -85,6 +87,54 @@ def test_weights_are_asked_for_once_by_the_products_before() -> None:
 @pytest.mark.parametrize("rows", ["rows", 8])
 def test_products_of_few_or_unknown_rows_do_not_ask(rows: int | str) -> None:
     assert not any(call.spec.later for call in products(rows) if isinstance(call.spec, GemmSpec))
+
+
+def layer(kind: str, directions: int, hidden: int, steps: int | str = 60) -> bytes:
+    """A recurrent layer of one row."""
+    random, gates = np.random.default_rng(0), {"LSTM": 4, "GRU": 3}[kind]
+    shapes = {"W": (directions, gates * hidden, 128), "R": (directions, gates * hidden, hidden)}
+    weights = [numpy_helper.from_array(random.uniform(-0.1, 0.1, s).astype(np.float32), n) for n, s in shapes.items()]
+    direction = "bidirectional" if directions == 2 else "forward"
+    node = helper.make_node(kind, ["x", "W", "R"], ["y"], hidden_size=hidden, direction=direction)
+    x = helper.make_tensor_value_info("x", 1, [steps, 1, 128])
+    graph = helper.make_graph([node], "graph", [x], [helper.make_tensor_value_info("y", 1, None)], weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9).SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("kind", "directions", "hidden", "steps", "cpu", "asked"),
+    [
+        ("LSTM", 2, 256, 60, "sapphirerapids", 4 * 256 * 256 * 4),
+        ("GRU", 1, 256, 60, "sapphirerapids", 3 * 256 * 256 * 4),
+        ("LSTM", 2, 256, 60, "znver4", 0),  # whose third-level cache keeps up
+        ("LSTM", 1, 512, 60, "sapphirerapids", 0),  # which outgrow the second-level cache
+        ("LSTM", 1, 32, 60, "sapphirerapids", 0),
+        ("LSTM", 2, 256, "steps", "sapphirerapids", 0),
+    ],
+)
+def test_the_first_direction_of_a_recurrent_layer_is_asked_for_in_the_end(
+    kind: str, directions: int, hidden: int, steps: int | str, cpu: str, asked: int
+) -> None:
+    graph = load(layer(kind, directions, hidden, steps)).graph
+    calls = make_plan(lower(graph), named(cpu)).calls
+    (product,) = (call for call in calls if isinstance(call.spec, GemmSpec))
+    (recurrent,) = (call for call in calls if isinstance(call.spec, RecurrentSpec))
+    found = [request for request in requests(product) if request[2]]
+    assert bool(found) == bool(asked)
+    for buffer, first, size in found:
+        part = product.tensors[buffer]
+        assert part.buffer is recurrent.tensors[1].buffer and part.offset == 0
+        assert asked <= size < asked * 1.1
+        assert (first > 0) == (kind == "LSTM")  # strips of a GRU's product hold just what it asks for
+
+
+@pytest.mark.parametrize(("kind", "directions"), [("LSTM", 2), ("GRU", 1)])
+def test_results_of_recurrent_layers(kind: str, directions: int) -> None:
+    data = layer(kind, directions, 256)
+    x = np.random.default_rng(1).normal(size=(60, 1, 128)).astype(np.float32)
+    (result,) = jitonnx.InferenceSession(data).run(None, {"x": x})
+    (expected,) = evaluate(load(data).graph, {"x": x})
+    np.testing.assert_allclose(result, expected, 1e-4, 1e-5)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
