@@ -12,8 +12,9 @@ takes 0.965 of the time (its 3x3 convolutions, too, find more in the cache), Con
 0.76 to 0.87. Bands of twice the size gained a third of that, of half the size as much. Products write to the
 third-level cache of a Zen 4 as fast as they multiply: nothing is cut for such cores.
 
-Where only a run tells how many rows there are, there are as many bands as large matrices need, of as many rows as the
-run's sizes ask for; those behind the last row are empty.
+Where only a run tells how many rows there are, but surely enough (several images of a known size), there are as many
+bands as many rows need, of as many rows as the run's sizes ask for; those behind the last row are empty. Others are not
+cut: sequences, of which most are short, would be sixteen steps instead of one.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from math import lcm
 from typing import Any
 
 from jitonnx.computation import expr as e
-from jitonnx.ir.dims import DimLike, ceil_divide, concrete, known, maximum, usual, within
+from jitonnx.ir.dims import DimLike, ceil_divide, concrete, evaluate, known, maximum, variables, within
 from jitonnx.kernels.gemm.spec import GemmSpec
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.region import RegionSpec
@@ -156,12 +157,20 @@ def _rows_of_a_band(chain: Sequence[_Link], target: Target) -> DimLike | None:
     memory, rows, each = target.l2_bytes // _SHARE, chain[0].rows, sum(link.row_bytes for link in chain[:-1])
     heights = [height for link in chain for height in link.heights]
     step = lcm(*heights) if 2 * lcm(*heights) * each <= memory else max(heights)
-    if usual(rows) * each <= _BANDS * memory or step * each > memory:
+    if _fewest(rows) * each <= _BANDS * memory or step * each > memory:
         return None
     if isinstance(rows, int):
         bands = -(-rows * each // memory)
         return -(-rows // (bands * step)) * step
     return maximum(memory // (each * step), ceil_divide(rows, _MOST * step)) * step
+
+
+def _fewest(rows: DimLike) -> int:
+    """How many rows there are where every variable size is 1; 0 where that is no size."""
+    try:
+        return evaluate(rows, dict.fromkeys(variables(rows), 1))
+    except ZeroDivisionError:
+        return 0
 
 
 def _cut(chain: Sequence[_Link], rows: DimLike) -> list[KernelCall]:
