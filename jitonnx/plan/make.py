@@ -10,6 +10,7 @@ from jitonnx.plan.choices import Choices
 from jitonnx.plan.denormals import without_denormals
 from jitonnx.plan.fusion import Group, fuse
 from jitonnx.plan.halves import place_halves
+from jitonnx.plan.integer_caches import with_integer_caches
 from jitonnx.plan.placement import Placement
 from jitonnx.plan.plan import Plan
 from jitonnx.plan.planner import Planner
@@ -30,7 +31,7 @@ def make_plan(lowered: Lowered, target: Target, choices: Choices | None = None) 
 
 
 def _planned(lowered: Lowered, target: Target, choices: Choices) -> Plan:
-    lowered, notes = place_halves(without_denormals(lowered), takes_epilogue), []
+    lowered, notes = place_halves(with_integer_caches(without_denormals(lowered)), takes_epilogue), []
     asked = choices.precision == "bfloat16"
     if target.bfloat16_products:
         packs = target.bfloat16_products == "tiles"
