@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from jitonnx.alias import (
         install_as_onnxruntime,
     )
+    from jitonnx.api.adapters import AdapterFormat, LoraAdapter
     from jitonnx.api.binding import (
         IOBinding,
         SessionIOBinding,
@@ -62,8 +63,6 @@ if TYPE_CHECKING:
         SessionOptions,
     )
     from jitonnx.api.refused import (
-        AdapterFormat,
-        LoraAdapter,
         ModelCompiler,
         OrtCompileApiFlags,
         OrtEpAssignedNode,
@@ -149,8 +148,8 @@ _PLACES = {
     "create_and_register_allocator": "api.devices",
     "create_and_register_allocator_v2": "api.devices",
     "get_ep_devices": "api.devices",
-    "AdapterFormat": "api.refused",
-    "LoraAdapter": "api.refused",
+    "AdapterFormat": "api.adapters",
+    "LoraAdapter": "api.adapters",
     "ModelCompiler": "api.refused",
     "OrtCompileApiFlags": "api.refused",
     "OrtEpAssignedNode": "api.refused",

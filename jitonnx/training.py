@@ -15,7 +15,6 @@ first run.
 from __future__ import annotations
 
 import os
-import tempfile
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -29,6 +28,7 @@ from jitonnx.ir.dtypes import of_numpy
 from jitonnx.model.load import examined, parsed
 from jitonnx.model.tensors import TensorReader
 from jitonnx.proto import GraphProto, ModelProto, StringStringEntryProto, TensorProto
+from jitonnx.replacing import replacing
 from jitonnx.session import InferenceSession
 
 MOST_INLINE = (1 << 31) - (1 << 24)
@@ -236,13 +236,7 @@ def _keep_external(tensor: TensorProto, location: str, offset: int, length: int)
 
 def _write(path: Path, parts: Sequence[tuple[int, np.ndarray]]) -> None:
     """Write arrays at offsets of a file, which is in its place when it is complete."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            for offset, array in parts:
-                file.seek(offset)
-                file.write(array.data.cast("B") if array.size else b"")
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    with replacing(path) as file:
+        for offset, array in parts:
+            file.seek(offset)
+            file.write(array.data.cast("B") if array.size else b"")

@@ -15,6 +15,7 @@ from jitonnx.errors import InvalidArgument
 from jitonnx.records import NamedTuple
 
 if TYPE_CHECKING:
+    from jitonnx.api.options import RunOptions
     from jitonnx.api.running import Runs
     from jitonnx.ir.declaration import Declaration
     from jitonnx.session import InferenceSession
@@ -184,20 +185,25 @@ class IOBinding:
     def _iobinding(self) -> SessionIOBinding:
         return SessionIOBinding(self)
 
-    def run(self, runs: Runs) -> None:
+    def run(self, runs: Runs, run_options: RunOptions | None = None) -> None:
         """A run of the session. (Not in onnxruntime.)"""
+        inputs = self._inputs if run_options is None else run_options.with_adapters(self._inputs)
+        if inputs is not self._inputs:
+            self._again, self._is_repeated = None, False
         if self._again is not None:
             runs.check_open()
             self._again()
             return
         wanted = self._wanted = self._wanted or self._settled()
         if wanted.targets is None:
-            outputs = runs.all_outputs(self._inputs)
+            outputs = runs.all_outputs(inputs)
         else:
-            placed = runs.run_into(self._inputs, wanted.targets, self._is_repeated)
+            placed = runs.run_into(inputs, wanted.targets, self._is_repeated)
             outputs, self._again = placed.outputs, placed.again if wanted.is_all_given else None
         self._results = [outputs[index] for index in wanted.order]
         self._is_repeated = True
+        if inputs is not self._inputs:  # the next run may be one without these adapters
+            self._again, self._is_repeated = None, False
 
     def _settled(self) -> _Wanted:
         """What is bound, for runs. InvalidArgument if no output is."""

@@ -20,6 +20,7 @@ from jitonnx.api.enumerations import (
 )
 
 if TYPE_CHECKING:
+    from jitonnx.api.adapters import LoraAdapter
     from jitonnx.ir.operator import Operator
     from jitonnx.ops.registry import Registry
 
@@ -337,7 +338,11 @@ class SessionOptions(_Options):
 class RunOptions(_Options):
     """What a single run may be told."""
 
-    __slots__ = ()
+    __slots__ = ("_adapters",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._adapters: list[LoraAdapter] = []
 
     terminate = _flag(
         False,
@@ -357,6 +362,20 @@ class RunOptions(_Options):
         """A configuration entry. RuntimeError if there is none of this key."""
         return self._get_entry(key)
 
-    def add_active_adapter(self, adapter: Any) -> NoReturn:
-        """Not supported: NotImplemented."""
-        raise errors.NotImplemented("LoRA adapters are not supported")
+    def add_active_adapter(self, adapter: LoraAdapter) -> None:
+        """Have runs take an adapter's parameters for inputs of their names, fed or not; of adapters that have the same
+        one, the first that was added counts. TypeError for what is no LoraAdapter."""
+        from jitonnx.api.adapters import LoraAdapter
+
+        if not isinstance(adapter, LoraAdapter):
+            raise TypeError(f"a jitonnx.LoraAdapter is needed, and a {type(adapter).__name__} was given")
+        self._adapters.append(adapter)
+
+    def with_adapters(self, feeds: Any) -> Any:
+        """Feeds with the parameters of all active adapters. (Not in onnxruntime.)"""
+        if not self._adapters or not isinstance(feeds, Mapping):
+            return feeds
+        fed = dict(feeds)
+        for adapter in reversed(self._adapters):
+            fed.update((name, value.numpy()) for name, value in adapter.parameters.items())
+        return fed

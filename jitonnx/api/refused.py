@@ -18,23 +18,6 @@ class _Refused:
         raise errors.NotImplemented(f"{type(self).__name__}: {self.why}")
 
 
-class LoraAdapter(_Refused):
-    """Weights that adapt a model, given to a run."""
-
-    why = "LoRA adapters are not supported: merge the adapter into the model's weights"
-
-    @classmethod
-    def Load(cls, path: str) -> LoraAdapter:
-        """NotImplemented."""
-        return cls(path)
-
-
-class AdapterFormat(_Refused):
-    """A file of such weights."""
-
-    why = LoraAdapter.why
-
-
 class ModelCompiler(_Refused):
     """onnxruntime's compiler of models for execution providers."""
 

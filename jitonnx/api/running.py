@@ -119,7 +119,7 @@ class Runs:
         """Any run at all. Arguments as for `InferenceSession.run`."""
         selection = self.selection(output_names)
         with obeying(run_options):
-            outputs = self.all_outputs(feeds)
+            outputs = self.all_outputs(feeds if run_options is None else run_options.with_adapters(feeds))
         if selection is None:
             return outputs
         # An output wanted twice is two arrays.

@@ -48,7 +48,7 @@ class Session:
         if iobinding.session is not self:
             raise ValueError("IOBinding must be used with the session that created it.")
         with obeying(run_options):
-            iobinding.run(self._runs)
+            iobinding.run(self._runs, run_options)
 
     def run_with_ort_values(
         self,

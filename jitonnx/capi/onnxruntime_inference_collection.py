@@ -1,9 +1,10 @@
 """The module in which onnxruntime has its sessions and values."""
 
+from jitonnx.api.adapters import AdapterFormat
 from jitonnx.api.binding import IOBinding
 from jitonnx.api.devices import OrtDevice, OrtDeviceVendorId, get_ort_device_type
 from jitonnx.api.providers import check_and_normalize_provider_args
-from jitonnx.api.refused import AdapterFormat, ModelCompiler
+from jitonnx.api.refused import ModelCompiler
 from jitonnx.api.session_base import Session
 from jitonnx.api.sparse import SparseTensor
 from jitonnx.api.values import OrtValue, copy_tensors

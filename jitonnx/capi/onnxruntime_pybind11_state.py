@@ -3,6 +3,7 @@
 Its inner classes `InferenceSession` and `SessionIOBinding` are not those of the package, and have other arguments.
 """
 
+from jitonnx.api.adapters import AdapterFormat, LoraAdapter
 from jitonnx.api.binding import SessionIOBinding
 from jitonnx.api.devices import (
     ArenaExtendStrategy,
@@ -43,8 +44,6 @@ from jitonnx.api.environment import (
 from jitonnx.api.environment import interface_version as get_version_string
 from jitonnx.api.options import RunOptions, SessionOptions
 from jitonnx.api.refused import (
-    AdapterFormat,
-    LoraAdapter,
     ModelCompiler,
     OrtCompileApiFlags,
     OrtCompiledModelCompatibility,

@@ -10,9 +10,7 @@ Large initializers can go to a file of their own, straight from where they lie: 
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
@@ -43,6 +41,7 @@ from jitonnx.proto import (
     ValueInfoProto,
 )
 from jitonnx.records import NamedTuple
+from jitonnx.replacing import replacing
 
 _LIMIT = (1 << 31) - 1
 """Bytes of a message at most."""
@@ -86,7 +85,7 @@ def write_model(
         raise InvalidArgument(f"SystemError : 21: {os.fspath(path)!r} cannot be written: it is a folder")
     if external is None:
         data = _Writer(model, registry, _Inline()).model(defaults or {})
-        with _replacing(target) as file:
+        with replacing(target) as file:
             file.write(data)
         return
     beside = target.parent / external.name
@@ -95,24 +94,8 @@ def write_model(
         raise InvalidArgument(
             f"external initializers cannot be written to {external.name!r}: give a file in the folder of the model"
         )
-    with _replacing(target) as file, _replacing(beside) as rest:
+    with replacing(target) as file, replacing(beside) as rest:
         file.write(_Writer(model, registry, _Beside(external, rest)).model(defaults or {}))
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[BinaryIO]:
-    """A new file, which gets its name at the end, or is removed after an exception."""
-    number, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(number, "wb") as file:
-            yield file
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(name, 0o666 & ~umask)  # as of a file that is opened for writing
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
 
 
 # ---------------------------------------------------------------- tensors

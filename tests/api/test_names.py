@@ -208,7 +208,7 @@ def test_errors_are_ours_wherever_they_are_imported_from() -> None:
             assert getattr(_pybind_state, name) is getattr(onnxruntime_pybind11_state, name) is getattr(errors, name)
 
 
-REFUSED = ["LoraAdapter", "AdapterFormat", "ModelCompiler", "OrtSyncStream", "OrtEpAssignedNode", "OrtEpContextData"]
+REFUSED = ["ModelCompiler", "OrtSyncStream", "OrtEpAssignedNode", "OrtEpContextData"]
 
 
 @pytest.mark.parametrize("name", REFUSED)

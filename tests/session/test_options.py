@@ -140,7 +140,6 @@ def test_what_is_not_supported_says_so() -> None:
         lambda: options.register_custom_ops_library("lib.so"),
         lambda: options.add_free_dimension_override_by_denotation("DATA_BATCH", 1),
         lambda: options.add_external_initializers_from_files_in_memory([], [], []),
-        lambda: RunOptions().add_active_adapter(object()),
     ):
         with pytest.raises(NotImplemented):
             call()
