@@ -752,6 +752,21 @@ def test_rows_end_with_narrower_tiles_where_those_save_sums() -> None:
         check(case, spec, NARROW)
 
 
+def test_tiles_of_rows_of_an_open_width_suit_those_that_are_usual() -> None:
+    """Rows that are usually 7 pixels take a tile of 7, not two of 4; those that are usually wide, the widest."""
+
+    def spec(*widths: int, cpu: str = "x86-64-v4") -> DirectSpec:
+        geometry = ((3, 3), (2, 2), (1, 1), 1, 20, 40, (None, None), named(cpu))
+        found = choose_convolution(*geometry, usual_sizes=[(width, width) for width in widths])
+        assert isinstance(found, DirectSpec)
+        return found
+
+    assert (spec(7, 10).pixels, spec(7, 10).rest) == (7, 3)
+    assert spec(56, 80) == spec(224, 320) == spec()
+    for width in (1, 5, 7, 8, 13, 14, 20):
+        check(Case((5, 2 * width), 20, 40, strides=(2, 2)), spec(7, 10, cpu="host"), "host")
+
+
 def test_tiles_are_cut_where_that_leaves_out_taps() -> None:
     """3x3 of dilation 12: on 16 x 16 pixels taps live on stretches of 4, 8 and 4; on 128 x 128 padding is rare."""
 
