@@ -301,6 +301,8 @@ class _Kernel:
         units, step = self.spec.units, 3 if self.spec.fixed else 2 if self.spec.halves else 4
         start = self._stored(first) * units
         loaded = [panel.load(start + i * units, units) for i in range(count * step // 4)]
+        if self.spec.joined:
+            return [part for pair in loaded for part in (from_bits(bits(pair) << 16), pair)]
         if self.spec.halves:
             return [from_bits(part) for pair in map(bits, loaded) for part in (pair << 16, pair & -0x10000)]
         if not self.spec.fixed:

@@ -108,6 +108,9 @@ class RecurrentSpec(KernelSpec):
     """R, of float32, lies as 24-bit fixed-point numbers (`fixed24`)."""
     halves: bool = False
     """R, of float32, lies rounded to bfloat16, two vectors in one: in the lower and upper halves of its words."""
+    joined: bool = False
+    """Of those two the upper one's number goes on in the lower one's bits, with which it was rounded, so that nothing
+    has to be masked: the same error at most, but for numbers of bfloat16, which are no longer exact (`joins`)."""
     linear_before_reset: bool = False
     input_forget: bool = False
     peepholes: bool = False
@@ -174,7 +177,7 @@ class RecurrentSpec(KernelSpec):
             if self.fixed:
                 panels = _fixed_panels(panels)
             elif self.halves:
-                panels = _half_panels(panels)
+                panels = _half_panels(panels, self.joined)
             end = offset + panels[0].size
             packed[:, offset:end] = panels.reshape(directions, -1)
             first_gate, offset = first_gate + gates, end
@@ -233,11 +236,32 @@ def _fixed_panels(panels: np.ndarray) -> np.ndarray:
     return np.concatenate([fixed24.pack(quads).reshape(*outer, -1, units).view(np.float32), scales], axis=2)
 
 
-def _half_panels(panels: np.ndarray) -> np.ndarray:
+def _half_panels(panels: np.ndarray, joined: bool) -> np.ndarray:
     """Panels [directions, panel, k, gates, units] in bfloat16: [directions, panel, vector, units]."""
     *outer, k, gates, units = panels.shape
-    pairs = rounded(panels).astype(np.uint32).reshape(*outer, k * gates // 2, 2, units)
-    return (pairs[..., 0, :] | pairs[..., 1, :] << 16).view(np.float32)
+    pairs = panels.reshape(*outer, k * gates // 2, 2, units)
+    lower, upper = pairs[..., 0, :], pairs[..., 1, :]
+    low = rounded(lower).astype(np.uint32)
+    if not joined:
+        return (low | rounded(upper).astype(np.uint32) << 16).view(np.float32)
+    bits = np.ascontiguousarray(upper).view(np.uint32)
+    magnitude = (bits & 0x7FFFFFFF) + np.uint32(0x8000) - np.minimum(low, bits & 0x7FFFFFFF) >> 16
+    magnitude = np.where((magnitude < _LEAST_JOINED) & (low > 0), _LEAST_JOINED, magnitude)
+    return (bits & 0x80000000 | magnitude << 16 | low).view(np.float32)
+
+
+_LEAST_JOINED = np.uint32((127 - 64) << 7)
+"""The upper half of 2**-64, which takes the place of smaller numbers above others than zero: operands below the least
+normal number are slow."""
+_JOINED_RANGE = 2.0**-40, 2.0**120
+"""What the largest of weights that are joined may be."""
+
+
+def joins(r: np.ndarray) -> bool:
+    """Whether float32 weights may lie `joined`: some are no numbers of bfloat16, and the largest is an ordinary one."""
+    largest = np.abs(r).max(initial=0)
+    least, most = _JOINED_RANGE
+    return bool(least <= largest < most) and bool((np.ascontiguousarray(r).view(np.uint32) & 0xFFFF).any())
 
 
 def choose(

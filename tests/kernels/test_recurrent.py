@@ -11,7 +11,7 @@ import pytest
 
 from jitonnx.kernels.parts.bfloat16 import rounded
 from jitonnx.kernels.recurrent.kernel import build
-from jitonnx.kernels.recurrent.spec import GATES, Activation, RecurrentSpec, choose
+from jitonnx.kernels.recurrent.spec import GATES, Activation, RecurrentSpec, choose, joins
 from jitonnx.target import host
 from tests.kernels.harness import Compiled
 from tests.targets import named
@@ -228,6 +228,37 @@ def test_weights_in_bfloat16(kind: str, linear: bool, batch: int | None, lanes: 
         layer.r = (rounded(layer.r.astype(np.float32)).astype(np.uint32) << 16).view(np.float32).astype(float)
         _check(layer, spec, lanes)
         _check(layer, replace(spec, parts=2), lanes)
+
+
+@pytest.mark.parametrize("lanes", WIDTHS)
+@pytest.mark.parametrize(("kind", "linear"), KINDS)
+def test_joined_weights_in_bfloat16(kind: str, linear: bool, lanes: int) -> None:
+    """What is packed is off by half a unit in the last place of bfloat16 at most, and results are those of it."""
+    spec = _spec(kind, lanes, 1, halves=True, joined=True, linear_before_reset=linear, initial=True)
+    plain = replace(spec, halves=False, joined=False)
+    for hidden in (1, 15, 17, 40):
+        layer = Layer(kind, hidden, 6, 1, directions=2, reverse=2)
+        layer.r[:, ::7, ::3] = 0
+        given = layer.r = layer.r.astype(np.float32)
+        got = layer.run(replace(spec, parts=2) if hidden == 17 else spec, lanes)
+        words = spec.pack(given).view(np.uint32).reshape(2, -1, lanes)
+        assert ((words >> 23 & 0xFF > 0) | (words == 0)).all(), "no operand is below the least normal number"
+        packed = np.stack([words << 16, words], 2).view(np.float32).ravel()
+        places = plain.pack(np.arange(1, given.size + 1, dtype=np.float32).reshape(given.shape)).ravel().astype(int)
+        layer.r = np.zeros_like(given)
+        layer.r.flat[places[places > 0] - 1] = packed[places > 0]
+        assert (packed[places == 0] < 2.0**-63).all(), "what rows of k behind the last have, whose state is zero"
+        assert (np.abs(layer.r - given) <= np.maximum(np.abs(given) * 2.0**-8, 2.0**-63)).all()
+        np.testing.assert_allclose(got.y, layer.reference(spec).y, 3e-6, 3e-6)
+
+
+def test_what_may_be_joined() -> None:
+    r = np.random.default_rng(0).normal(size=(1, 8, 8)).astype(np.float32)
+    assert joins(r) and not joins(r * 0) and not joins(r * np.float32(2.0**-60))
+    assert not joins((rounded(r).astype(np.uint32) << 16).view(np.float32)), "they are exact as they are"
+    for value in (np.inf, np.nan, 2.0**121):
+        r[0, 3, 4] = value
+        assert not joins(r)
 
 
 @pytest.mark.parametrize("lanes", WIDTHS)

@@ -16,7 +16,7 @@ from jitonnx.ir.graph import Value
 from jitonnx.ir.types import TensorType
 from jitonnx.kernels.arguments import by_name
 from jitonnx.kernels.parts.fixed24 import fit_24_bits
-from jitonnx.kernels.recurrent.spec import GATES, RecurrentBuffers, RecurrentSizes, RecurrentSpec
+from jitonnx.kernels.recurrent.spec import GATES, RecurrentBuffers, RecurrentSizes, RecurrentSpec, joins
 from jitonnx.kernels.recurrent.spec import choose as choose_recurrent
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
@@ -59,7 +59,8 @@ def recurrent(planner: Planner, group: Group, statement: Statement) -> None:
     outputs = [*statement.outputs, *[None] * 3][:3]
     read = [value is not None and planner.is_read(value) for value in outputs]
     batch = x.shape[1]
-    halves = _in_bfloat16(planner, planner.tensor(r).constant, batch)
+    recurrence = planner.tensor(r).constant
+    halves = _in_bfloat16(planner, recurrence, batch)
     spec = choose_recurrent(
         computation.kind,
         computation.activations[:each],
@@ -68,8 +69,9 @@ def recurrent(planner: Planner, group: Group, statement: Statement) -> None:
         batch=batch if isinstance(batch, int) else None,
         hidden=hidden,
         element=x.dtype.numpy.name,
-        fixed=not halves and _in_fixed_point(planner, planner.tensor(r).constant, batch),
+        fixed=not halves and _in_fixed_point(planner, recurrence, batch),
         halves=halves,
+        joined=halves and recurrence is not None and joins(recurrence),
         linear_before_reset=computation.linear_before_reset,
         input_forget=computation.input_forget,
         peepholes=peepholes is not None,
