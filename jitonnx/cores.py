@@ -23,12 +23,6 @@ class Core(NamedTuple):
     l3_bytes: float
     memory_bytes: float
 
-    @property
-    def waits_for_l3(self) -> bool:
-        """Whether products outrun the third-level cache by far, so that b is asked for at an even pace and into the
-        first-level cache. A tile of 8 x 3 vectors needs 8 bytes of b an FMA where it reads each but once."""
-        return self.l3_bytes < 8
-
 
 ZEN_4 = Core(fmas=1, loads=1, l3_bytes=20.0, memory_bytes=8.5)
 """512-bit operations in two halves; measured: 3.7 GHz, 75 GB/s and 32 GB/s."""
@@ -39,12 +33,22 @@ INTEL_SERVER = Core(fmas=2, loads=2, l3_bytes=4.4, memory_bytes=2.3)
 meet the same caches at as many FMAs a cycle: measured there by code for Haswell, not on older CPUs."""
 HALF_WIDTH = Core(fmas=2, loads=2, l3_bytes=10.0, memory_bytes=4.3)
 """Other CPUs with vectors of 32 bytes, which all have two multipliers, or less: what Zen 4 would do, not measured."""
+CORTEX_A72 = Core(fmas=2, loads=1, l3_bytes=4.0, memory_bytes=2.0)
+NEOVERSE_N1 = Core(fmas=2, loads=2, l3_bytes=5.0, memory_bytes=2.5)
+NEOVERSE_N2 = Core(fmas=2, loads=3, l3_bytes=5.0, memory_bytes=2.5)
+NEOVERSE_V = Core(fmas=4, loads=3, l3_bytes=3.0, memory_bytes=2.0)
+APPLE_M1 = Core(fmas=4, loads=3, l3_bytes=5.0, memory_bytes=4.5)
+"""AArch64's, with vectors of 16 bytes: units as their makers describe them (the Neoverse V1 and V2 alike), caches as
+estimated for 25 to 60 GB/s, and none of it measured. Code for them can be read anywhere; on such machines, cores are
+measured."""
 
 _NAMED = {
     **{"znver4": ZEN_4, "znver5": ZEN_5},
     **dict.fromkeys(("haswell", "broadwell", "skylake", "alderlake"), INTEL_SERVER),
     **dict.fromkeys(("skylake-avx512", "skx", "cascadelake", "icelake-server", "sapphirerapids"), INTEL_SERVER),
     "x86-64-v4": INTEL_SERVER,
+    **{"cortex-a72": CORTEX_A72, "neoverse-n1": NEOVERSE_N1, "neoverse-n2": NEOVERSE_N2, "apple-m1": APPLE_M1},
+    **dict.fromkeys(("neoverse-v1", "neoverse-v2"), NEOVERSE_V),
 }
 _SERVER_L2_BYTES = 1 << 20
 """Cores of Intel's servers have a second-level cache of at least so many bytes."""

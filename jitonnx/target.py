@@ -56,6 +56,17 @@ class Target:
         """Elements of `itemsize` bytes in one vector register."""
         return self.vector_bytes // itemsize
 
+    @property
+    def waits_for_l3(self) -> bool:
+        """Whether products outrun the third-level cache by far, so that b is asked for at an even pace and into the
+        first-level cache.
+
+        A tile that reads each row of b but once needs a vector of it for as many FMAs as the tile has rows: 8 bytes an
+        FMA in tiles of 8 x 3 vectors of 64 bytes or 4 x 3 of 32, and 2 in those of 8 x 3 of 16 (NEON).
+        """
+        rows = 8 if self.vector_registers >= 32 else 4
+        return self.core.l3_bytes < self.vector_bytes / rows
+
     def steps_near(self, panel_bytes: int | None = None) -> int:
         """How many steps ahead of its use a panel of weights is asked for, into the first-level cache.
 
@@ -64,7 +75,7 @@ class Target:
         cost 3 to 6 %.
         """
         stays = panel_bytes is not None and panel_bytes <= self.l1_bytes // 2
-        return 24 if self.core.waits_for_l3 and not stays else 0
+        return 24 if self.waits_for_l3 and not stays else 0
 
     @property
     def converts_halves(self) -> bool:

@@ -6,7 +6,7 @@ import pytest
 
 from jitonnx import calibration, cores
 from jitonnx.cores import HALF_WIDTH, INTEL_SERVER, ZEN_4, ZEN_5, Core
-from jitonnx.target import host, named
+from jitonnx.target import host, named, of_any_architecture
 
 
 @pytest.mark.parametrize(
@@ -31,6 +31,16 @@ def test_named_cpus_do_not_depend_on_this_machine() -> None:
     assert named("sapphirerapids").core == INTEL_SERVER
     assert named("haswell").core == INTEL_SERVER
     assert named("znver3").core == HALF_WIDTH
+
+
+def test_products_wait_for_the_third_level_cache_by_what_their_tiles_read() -> None:
+    """A tile of 8 rows of NEON's vectors reads a quarter of the bytes an FMA that one of AVX-512 does."""
+    assert named("sapphirerapids").waits_for_l3
+    assert named("haswell").waits_for_l3
+    assert not named("znver4").waits_for_l3
+    arm = ("cortex-a72", "neoverse-n1", "neoverse-n2", "neoverse-v1", "neoverse-v2", "apple-m1")
+    assert not any(of_any_architecture(cpu).waits_for_l3 for cpu in arm)
+    assert [of_any_architecture(cpu).core.fmas for cpu in arm] == [2, 2, 2, 4, 4, 4]
 
 
 def test_unknown_cores_are_measured_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ class _Carrier:
 
 def ask_ahead(calls: Sequence[KernelCall], target: Target) -> None:
     """Let products of many rows ask for the weights of those of few rows that follow."""
-    most = min(_MOST_BYTES, _MOST_OF_L2 * target.l2_bytes) if target.core.waits_for_l3 else _MOST_BYTES
+    most = min(_MOST_BYTES, _MOST_OF_L2 * target.l2_bytes) if target.waits_for_l3 else _MOST_BYTES
     carriers = [_carrier(call) for call in calls]
     for number, call in enumerate(calls):
         wanted, asked = _bytes_read_once(call, most) or _bytes_of_first_step(call, target), 0
@@ -130,7 +130,7 @@ def _bytes_read_once(call: KernelCall, most: int) -> int:
 def _bytes_of_first_step(call: KernelCall, target: Target) -> int:
     """Count those that the first step of a recurrent layer of one row reads, where all others find them near; 0 for any
     other call, and on cores that a third-level cache keeps up with."""
-    if not isinstance(call.spec, RecurrentSpec) or call.spec.rows > 1 or not target.core.waits_for_l3:
+    if not isinstance(call.spec, RecurrentSpec) or call.spec.rows > 1 or not target.waits_for_l3:
         return 0
     assert isinstance(call.sizes, RecurrentSizes)
     r = _weights(call)

@@ -51,7 +51,7 @@ _LARGER = 4
 
 def in_bands(calls: list[KernelCall], target: Target) -> list[KernelCall]:
     """The calls, with those that gain by it cut into bands."""
-    if not target.core.waits_for_l3:
+    if not target.waits_for_l3:
         return calls
     uses = Counter(buffer for call in calls for buffer in {tensor.buffer for tensor in call.tensors})
     result: list[KernelCall] = []

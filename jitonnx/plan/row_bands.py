@@ -46,7 +46,7 @@ _MOST = 16
 
 def rows_in_bands(calls: list[KernelCall], target: Target) -> list[KernelCall]:
     """The calls, with chains of products and what is done to rows in front of them cut into bands."""
-    if not target.core.waits_for_l3:
+    if not target.waits_for_l3:
         return calls
     uses = Counter(buffer for call in calls for buffer in {tensor.buffer for tensor in call.tensors})
     result: list[KernelCall] = []

@@ -263,14 +263,14 @@ def _weights_rate(weights: int, target: Target) -> float:
     """Bytes of so many transformed weights that are read in the time of an FMA. Cores that wait for their third-level
     cache were measured to read 37 MB, of 512 channels in tiles of 4 x 4, as fast as memory: 2.6 ms with AVX2, 1.9 in
     tiles of 2 x 2, which take more products and fewer weights."""
-    if not target.core.waits_for_l3:
+    if not target.waits_for_l3:
         return 6
     return target.core.l3_bytes if weights <= _NEAR_WEIGHTS else target.core.memory_bytes
 
 
 def _waits(target: Target) -> bool:
     """Whether Winograd's products go by the loads of their tiles, and by how long their weights take to come."""
-    return target.core.waits_for_l3 and target.vector_registers >= 32
+    return target.waits_for_l3 and target.vector_registers >= 32
 
 
 def _waiting(weights: float, products: float, target: Target) -> float:

@@ -78,7 +78,7 @@ def choose_gemm(
     ]
     _, heights, widths = min(candidates)
     itemsize = np.dtype(element).itemsize
-    waits = packed_b and target.core.waits_for_l3
+    waits = packed_b and target.waits_for_l3
     # Tiles of 12 sums have no time for more loads where b stays in the second-level cache: 784 x 512 x 256 reached 0.85
     # of AVX2's FMA limit without, 0.80 with; 128 x 768 x 3072, whose b does not stay there, 0.72 and 0.84.
     stays = (
@@ -93,9 +93,9 @@ def choose_gemm(
     # A panel that outgrows the first-level cache is worth the loads in any case: 0.91 of the time at 196 x 384 x 512.
     near = target.steps_near(panel_bytes) if waits and (not stays or panel_bytes > target.l1_bytes) else 0
     wide = tuple(width * lanes // parts for width in widths)
-    asks_for_rows = target.vector_registers >= 32 or not target.core.waits_for_l3
+    asks_for_rows = target.vector_registers >= 32 or not target.waits_for_l3
     paced = waits and not stays and (n is None or n > wide[0])  # there is a next panel
-    copies = not packed_b and target.core.waits_for_l3
+    copies = not packed_b and target.waits_for_l3
     used = ((m or _ASSUMED_ROWS) + 2 * wide[0]) * (k or 0) * itemsize
     in_parts = waits and a_in_place and target.vector_registers >= 32 and 2 * used > target.l2_bytes
     part = _LONG_PART_OF_K if (m or 0) >= _ROWS_OF_LONG_PARTS else _PART_OF_K
@@ -135,7 +135,7 @@ def tile_cost(rows: int, vectors: float, target: Target, far: bool = False) -> f
 
     - the FMAs, rows * vectors;
     - the loads, one an FMA: b's vectors and a's elements (a CPU does one of each a cycle, or two);
-    - the latency of an FMA, 4 cycles of up to two FMAs;
+    - the latency of an FMA, 4 cycles of two FMAs, or of four (AArch64's wide cores);
     - fetching b's row from the second-level cache, 64 bytes in 3.2 FMAs (20 bytes a cycle);
 
     and of what does not bind a little all the same, as measured: 0.15 for each vector of b, 0.02 for each element of a.
@@ -147,11 +147,12 @@ def tile_cost(rows: int, vectors: float, target: Target, far: bool = False) -> f
     3 instead of 6 x 4 and 4 x 4, 10 x 512 x 2048 0.74 with 10 x 2 instead of 5 x 4.
     """
     core = target.core
-    if core.waits_for_l3:
+    if target.waits_for_l3:
         asked = vectors * target.vector_bytes / _LINE_BYTES + (2 if target.vector_registers >= 32 else 1)
         loads = (rows + vectors + asked) * core.fmas / core.loads  # a, b; lines of b, of the next panel and rows of a
         return max(rows * vectors, 8, 1.5 * vectors**2 if far else 2.7 * vectors) + 0.55 * loads
-    return max(rows * vectors, rows + vectors, 8, 3.2 * vectors) + 0.15 * vectors + 0.02 * rows
+    latency = 4 * max(core.fmas, 2)
+    return max(rows * vectors, rows + vectors, latency, 3.2 * vectors) + 0.15 * vectors + 0.02 * rows
 
 
 def _start_cost(rows: int, vectors: float) -> float:

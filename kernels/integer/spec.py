@@ -236,5 +236,5 @@ def choose(
     spec = IntegerSpec(multiply, heights, width, signed, shifted, windows, result)
     if multiply == "tiles" or depth is None:
         return spec
-    far = target.core.waits_for_l3 and columns > width and depth * columns > target.l2_bytes // 2
+    far = target.waits_for_l3 and columns > width and depth * columns > target.l2_bytes // 2
     return replace(spec, near=target.steps_near(spec.panel_elements(depth)), paced=far)

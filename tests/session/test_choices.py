@@ -57,7 +57,7 @@ def test_fixed_point_can_be_forbidden() -> None:
         return np.asarray(result), any(spec.fixed for spec in specs[:1])
 
     (allowed, fixed), (forbidden, unfixed) = run(), run(fixed24="0")
-    assert fixed == (host().shifts_pairs and not host().core.waits_for_l3) and not unfixed
+    assert fixed == (host().shifts_pairs and not host().waits_for_l3) and not unfixed
     np.testing.assert_allclose(allowed, forbidden, atol=2e-6 * np.abs(forbidden).max())
     assert not run(100.0)[1] and not (ON_X86_64 and run(cpu="haswell")[1])
 

@@ -94,7 +94,7 @@ def _in_fixed_point(planner: Planner, recurrence: np.ndarray | None, batch: Dim 
     320 units as long, of 384 1.34 times as long; a GRU of 256 units 0.81 and 0.94).
     """
     target = planner.target
-    near = target.l2_bytes * _SHARE_OF_L2 if target.core.waits_for_l3 else target.l1_bytes
+    near = target.l2_bytes * _SHARE_OF_L2 if target.waits_for_l3 else target.l1_bytes
     return (
         recurrence is not None
         and planner.choices.fixed24
