@@ -10,7 +10,7 @@ from jitonnx.kernels.language.code import Code, Kernel, Pointer, remainder
 from jitonnx.kernels.language.epilogue import Epilogue, Stage
 from jitonnx.kernels.language.trace import Traced
 from jitonnx.kernels.parts.layouts import LINE, UnaryBuffers
-from jitonnx.kernels.parts.tiled_matrices import PackingSizes
+from jitonnx.kernels.parts.tiled_matrices import TASK_PANELS, PackingSizes
 from jitonnx.kernels.parts.tiled_matrices_kernel import MatricesKernel
 from jitonnx.kernels.parts.tiled_packing import Packing
 
@@ -52,11 +52,13 @@ def _packing(spec: PackingSpec) -> Kernel:
         x, y = code.buffers(UnaryBuffers, ELEMENTS[spec.x_type], y=types.uint8)
         panels = (size.n + (spec.width - 1)) / spec.width
         packing = Packing(code, spec.by_column, spec.width, (size.k, size.n), size.x_step)
+        together = spec.width * TASK_PANELS
+        tasks = (size.n + (together - 1)) / together
         with code.loop(end, begin) as task:
-            matrix, panel = task / panels, remainder(task, panels)
+            matrix, first = task / tasks, remainder(task, tasks) * together
             outer, inner = matrix / size.inner, remainder(matrix, size.inner)
             source = x.at(outer * size.x_outer + inner * size.x_inner)
             target = y.at(matrix * (panels * packing.panel_bytes(x.element)))
-            packing.panels(source, target, panel * spec.width, (panel + 1) * spec.width)
+            packing.panels(source, target, first, first + together)
 
     return body

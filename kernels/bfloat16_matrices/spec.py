@@ -7,7 +7,7 @@ from typing import Any
 from jitonnx.kernels.bfloat16.spec import BfloatBuffers, BfloatSpec
 from jitonnx.kernels.parts.bfloat16 import TILE_FEATURES
 from jitonnx.kernels.parts.layouts import TILE, UnaryBuffers
-from jitonnx.kernels.parts.tiled_matrices import MatricesSizes, OfMatrices, PackingSizes
+from jitonnx.kernels.parts.tiled_matrices import TASK_PANELS, MatricesSizes, OfMatrices, PackingSizes
 from jitonnx.kernels.parts.tiled_products import chosen
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
@@ -43,7 +43,7 @@ class MatricesSpec(OfMatrices, BfloatSpec):
 
 @dataclass(frozen=True)
 class PackingSpec(KernelSpec):
-    """y[matrix] = x[matrix], packed as `BfloatSpec.pack` does it, one matrix after the other. A task is a panel."""
+    """y[matrix] = x[matrix], packed as `BfloatSpec.pack` does it, one after the other. A task is TASK_PANELS."""
 
     width: int
     x_type: str
@@ -60,7 +60,7 @@ class PackingSpec(KernelSpec):
         return TILE_FEATURES
 
     def tasks(self, sizes: PackingSizes) -> int:
-        return sizes.outer * sizes.inner * -(-sizes.n // self.width)  # type: ignore[no-any-return]
+        return sizes.outer * sizes.inner * -(-sizes.n // (self.width * TASK_PANELS))  # type: ignore[no-any-return]
 
     def work(self, sizes: PackingSizes) -> Work:
         elements = sizes.outer * sizes.inner * sizes.k * sizes.n

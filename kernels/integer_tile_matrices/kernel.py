@@ -16,7 +16,7 @@ from jitonnx.kernels.language.simd import convert, reduce_add
 from jitonnx.kernels.language.trace import Traced
 from jitonnx.kernels.parts.layouts import LINE, TILE, UnaryBuffers
 from jitonnx.kernels.parts.tiled_kernel import Block
-from jitonnx.kernels.parts.tiled_matrices import PackingSizes
+from jitonnx.kernels.parts.tiled_matrices import TASK_PANELS, PackingSizes
 from jitonnx.kernels.parts.tiled_matrices_kernel import MatricesKernel
 from jitonnx.kernels.parts.tiled_packing import Packing, step_of_bytes
 from jitonnx.kernels.parts.tiled_rows import Copying
@@ -185,13 +185,14 @@ def _packing(spec: PackingSpec) -> Kernel:
         panels = (size.n + (spec.width - 1)) / spec.width
         packing = Packing(code, spec.by_column, spec.width, (size.k, size.n), size.x_step)
         panel_bytes = packing.panel_bytes(x.element)
+        together = spec.width * TASK_PANELS
+        tasks = (size.n + (together - 1)) / together
         with code.loop(end, begin) as task:
-            matrix, panel = task / panels, remainder(task, panels)
+            matrix, first = task / tasks, remainder(task, tasks) * together
             outer, inner = matrix / size.inner, remainder(matrix, size.inner)
             source = x.at(outer * size.x_outer + inner * size.x_inner)
             target = y.at(matrix * (panels * (panel_bytes + spec.width * 4)))
-            first = panel * spec.width
-            last = smaller(first + spec.width, size.n)
+            last = smaller(first + together, size.n)
             packing.panels(source, target, first, last)
             sums = target.at(panels * panel_bytes).to(types.int32)
             _sum_columns(code, x.element, target, sums, first, last, spec.width, panel_bytes / (spec.width * LINE))

@@ -8,7 +8,7 @@ import numpy as np
 
 from jitonnx.kernels.integer_matrices.spec import MatricesBuffers
 from jitonnx.kernels.parts.layouts import TILE, UnaryBuffers
-from jitonnx.kernels.parts.tiled_matrices import MatricesSizes, OfMatrices, PackingSizes
+from jitonnx.kernels.parts.tiled_matrices import TASK_PANELS, MatricesSizes, OfMatrices, PackingSizes
 from jitonnx.kernels.parts.tiled_products import SLACK_ROWS, chosen
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
@@ -83,7 +83,7 @@ class IntegerTileMatricesSpec(OfMatrices):
 
 @dataclass(frozen=True)
 class PackingSpec(KernelSpec):
-    """y[matrix] = x[matrix], packed as `IntegerTileMatricesSpec` has it, one after the other. A task is a panel."""
+    """y[matrix] = x[matrix], packed as `IntegerTileMatricesSpec` has it, one after the other. A task is TASK_PANELS."""
 
     width: int
     signed: bool
@@ -99,7 +99,7 @@ class PackingSpec(KernelSpec):
         return ("amx-int8", "amx-tile")
 
     def tasks(self, sizes: PackingSizes) -> int:
-        return sizes.outer * sizes.inner * -(-sizes.n // self.width)  # type: ignore[no-any-return]
+        return sizes.outer * sizes.inner * -(-sizes.n // (self.width * TASK_PANELS))  # type: ignore[no-any-return]
 
     def work(self, sizes: PackingSizes) -> Work:
         elements = sizes.outer * sizes.inner * sizes.k * sizes.n

@@ -19,6 +19,10 @@ ONE_TASK = 1 << 20
 """Products up to which that is done with a single matrix, too: they are one task."""
 
 
+TASK_PANELS = 8
+"""Panels that are packed together: of each row a kilobyte is read, or more, where it lies."""
+
+
 class MatricesGiven(WindowProduct):
     """Products of rows, as windows of one pixel: `images` of `out_height` rows each, numbered (o, i), i < inner.
 
