@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 
@@ -132,6 +133,34 @@ def test_attention(masked: bool, sizes: tuple[int | str, ...]) -> None:
     labels = check(author, shapes, arrays, y, 0.0213)
     assert sum("integer product" in label for label in labels) == 2
     assert not any("gemm" in label for label in labels)
+
+
+@pytest.mark.parametrize("cpu", ["", *OTHERS])
+def test_computed_matrices(cpu: str) -> None:
+    """Exact sums on every CPU: of matrices that broadcast, open sizes, and few and many rows."""
+    if cpu:
+        skip_unless_run_here(named(cpu))
+    random = np.random.default_rng(5)
+    zeros = {"a_zero": np.array(-3, np.int8), "b_zero": np.array(200, np.uint8)}
+    nodes = [
+        node("Transpose", ["b"], ["t"], perm=[0, 2, 1]),
+        node("MatMulInteger", ["a", "b", "a_zero", "b_zero"], ["y"]),
+        node("MatMulInteger", ["a", "t", "a_zero", "b_zero"], ["z"]),
+    ]
+    kinds = onnx.TensorProto
+    inputs = [tensor("a", ["n", "m", "k"], kinds.INT8), tensor("b", ["l", "k", "k"], kinds.UINT8)]
+    outputs = [tensor(name, [None, "m", "k"], kinds.INT32) for name in "yz"]
+    options = jitonnx.SessionOptions()
+    if cpu:
+        options.add_session_config_entry("jitonnx.cpu", cpu)
+    run = jitonnx.InferenceSession(model(nodes, inputs, outputs, zeros), options)
+    for n, others, m, k in [(3, 3, 40, 70), (1, 2, 1, 33), (4, 1, 17, 64), (2, 2, 3, 1), (1, 1, 33, 400), (0, 1, 5, 7)]:
+        a = random.integers(-128, 128, (n, m, k)).astype(np.int8)
+        b = random.integers(0, 256, (others, k, k)).astype(np.uint8)
+        left, right = a.astype(np.int64) + 3, b.astype(np.int64) - 200
+        y, z = run.run(None, {"a": a, "b": b})
+        np.testing.assert_array_equal(y, left @ right)
+        np.testing.assert_array_equal(z, left @ right.swapaxes(1, 2))
 
 
 @pytest.mark.parametrize("channels", [3, 40])
