@@ -100,7 +100,11 @@ class InferenceContext:
         larger, smaller = (a, b) if order > 0 else (b, a)
         return order if self.assume_equal(maximum(larger, smaller + 1), larger) else None
 
-    def _decide(self, a: DimLike, b: DimLike, demanded: bool) -> bool:
+    def _decide(self, a: DimLike | None, b: DimLike | None, demanded: bool) -> bool:
+        if a is None or b is None:  # what broadcasting gives, where nothing may be assumed
+            if not demanded:
+                raise DataDependentError("a size follows from others that are broadcast")
+            return True
         difference = a - b
         if isinstance(difference, int):
             return difference == 0

@@ -214,6 +214,43 @@ def test_nothing_is_assumed_of_sizes(tmp_path: Path) -> None:
     check(source, tmp_path, *({"x": numbers(a, 3), "y": numbers(b, 3)} for a, b in sizes))
 
 
+BROADCAST: dict[str, tuple[Any, list[Any], list[tuple[int, ...]]]] = {
+    "Gemm": (
+        node("Gemm", ["x", "y", "z"], ["r"]),
+        [("a", "b"), ("b", "c"), ("d", "e")],
+        [(2, 3, 3, 4, 1, 1), (2, 3, 3, 4, 2, 4), (2, 3, 3, 4, 2, 1), (1, 3, 3, 1, 1, 1)],
+    ),
+    "MatMul": (
+        node("MatMul", ["x", "y"], ["r"]),
+        [("a", "b", "c"), ("d", "c", "e")],
+        [(1, 2, 3, 4, 3, 5), (4, 2, 3, 1, 3, 5), (4, 2, 3, 4, 3, 5), (1, 1, 1, 1, 1, 1)],
+    ),
+    "Einsum": (
+        node("Einsum", ["x", "y"], ["r"], equation="...ij,...jk->...ik"),
+        [("a", "b", "c"), ("d", "c", "e")],
+        [(1, 2, 3, 4, 3, 5), (4, 2, 3, 4, 3, 5)],
+    ),
+    "Max": (
+        node("Max", ["x", "y", "z"], ["r"]),
+        [("a",), ("b", "c"), ("d", 2)],
+        [(2, 3, 1, 1, 2), (1, 1, 2, 3, 2), (1, 1, 1, 1, 2)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROADCAST)
+def test_open_sizes_that_are_broadcast(name: str, tmp_path: Path) -> None:
+    made, shapes, feeds = BROADCAST[name]
+    names = ["x", "y", "z"][: len(shapes)]
+    nodes = [made, node("Shape", ["r"], ["s"]), node("Relu", ["r"], ["t"]), node("Reshape", ["t", "s"], ["u"])]
+    inputs = [tensor(one, shape) for one, shape in zip(names, shapes, strict=True)]
+    source = model(nodes, inputs, [tensor("u", (None,) * max(map(len, shapes)))])
+    for sizes in feeds:
+        given = iter(sizes)
+        fed = {one: numbers(*(next(given) for _ in shape)) for one, shape in zip(names, shapes, strict=True)}
+        check(source, tmp_path, fed, levels=[0, 99])
+
+
 def test_sizes_that_a_run_tells(tmp_path: Path) -> None:
     nodes = [
         node("NonZero", ["x"], ["i"]),
