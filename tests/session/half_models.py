@@ -125,6 +125,17 @@ def gated(kind: str) -> bytes:
     return b.model((2, 3, 14, 14), b("Conv", b("Mul", x, gate), b.weights(8, width, 1, 1)))
 
 
+def batch_normalized(kind: str) -> bytes:
+    """Convolutions, each in front of a batch normalisation of fixed statistics."""
+    b, x = Builder(kind), "x"
+    for before, after in ((3, 24), (24, 16), (16, 16)):
+        x = b("Conv", x, b.weights(after, before, 3, 3), pads=[1] * 4)
+        factors, shifts, means = (b.weights(after, scale=scale) for scale in (1, 0.1, 0.1))
+        variances = b.constant((0.5 + np.arange(after) / after).astype(b.dtype))
+        x = b("Relu", b("BatchNormalization", x, factors, shifts, means, variances))
+    return b.model((2, 3, 14, 14), x)
+
+
 def in_float32(data: bytes) -> bytes:
     """A model of half precision with the same numbers as float32, in which nothing is rounded to 16 bits."""
     model = onnx.load_from_string(data)
@@ -157,19 +168,13 @@ MODELS: dict[str, Callable[[str], bytes]] = {
     "mixed": mixed,
     "elementwise": elementwise,
     "gated": gated,
+    "batch_normalized": batch_normalized,
 }
 
 
 def feed(name: str, kind: str, seed: int = 1) -> np.ndarray:
     """An input of a model."""
-    image = (2, 3, 14, 14)
-    shape = {
-        "mlp": (9, 40),
-        "cnn": image,
-        "gated": image,
-        "block": (1, 13, 32),
-        "mixed": (5, 24),
-        "elementwise": (3, 5, 7),
-    }
+    shape = {"mlp": (9, 40), "block": (1, 13, 32), "mixed": (5, 24), "elementwise": (3, 5, 7)}
+    shape |= dict.fromkeys(("cnn", "gated", "batch_normalized"), (2, 3, 14, 14))
     dtype = np.dtype(np.float32) if name == "mixed" else ELEMENTS[kind][1]
     return np.random.default_rng(seed).standard_normal(shape[name]).astype(dtype)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Node, Value
 from jitonnx.ir.operator import Operator
 from jitonnx.ops.onnx.arithmetic import Add, Div, Mul, Sub
@@ -44,6 +45,8 @@ def batch_normalization(node: Node, edit: Edit) -> Result:
         raise Decline(Reason.ATTRIBUTE, "training_mode")
     parameters = [array(value) for value in node.inputs[1:] if value is not None]
     x = node.inputs[0]
+    if x is not None and x.dtype is DType.FLOAT16:
+        raise Decline(Reason.DTYPE, "float16, to which f, and weights times f, would be rounded")
     if x is None or not ranked(node) or any(parameter is None for parameter in parameters):
         raise Decline(Reason.NOT_CONSTANT, "scale, bias, mean and variance")
     scale, bias, mean, variance = (p.astype(np.float64) for p in parameters if p is not None)
