@@ -151,13 +151,16 @@ def _packed(array: np.ndarray) -> np.ndarray:
     return np.packbits(places.reshape(-1), bitorder="little")
 
 
-def _tensor(name: str, array: np.ndarray, data: _Inline) -> TensorProto:
-    tensor = TensorProto(name=name, dims=array.shape, data_type=int(of_numpy(array.dtype)))
+def _fill(tensor: TensorProto, name: str, array: np.ndarray, data: _Inline) -> None:
+    """Make a tensor of an array, in its place: messages that are put into others are copied."""
+    tensor.data_type = int(of_numpy(array.dtype))
+    if name:
+        tensor.name = name
+    tensor.dims.extend(array.shape)
     if of_numpy(array.dtype) is DType.STRING:
         tensor.string_data.extend(str(text).encode("utf-8", "surrogateescape") for text in array.flat)
     else:
         data.put(array, tensor)
-    return tensor
 
 
 # ---------------------------------------------------------------- types
@@ -347,7 +350,7 @@ def _attribute(name: str, kind: str, value: Any) -> AttributeProto:
     elif kind == "STRING":
         made.s = _bytes(value)
     elif kind == "TENSOR":
-        made.t.CopyFrom(_tensor("", value.array, _Inline()))
+        _fill(made.t, "", value.array, _Inline())
     elif kind == "TYPE_PROTO":
         made.tp.CopyFrom(_type_proto(value))
     elif kind == "FLOATS":
@@ -357,7 +360,8 @@ def _attribute(name: str, kind: str, value: Any) -> AttributeProto:
     elif kind == "STRINGS":
         made.strings.extend(map(_bytes, value))
     elif kind == "TENSORS":
-        made.tensors.extend(_tensor("", one.array, _Inline()) for one in value)
+        for one in value:
+            _fill(made.tensors.add(), "", one.array, _Inline())
     elif kind == "TYPE_PROTOS":
         made.type_protos.extend(map(_type_proto, value))
     else:
@@ -385,7 +389,7 @@ class _Writer:
         self._shared: dict[tuple[Any, ...], str] = {}
         """Names of constants of the model by where their elements lie."""
         self._kept: list[np.ndarray] = []
-        self._main = GraphProto()
+        self._main: GraphProto
 
     def model(self, defaults: Mapping[str, np.ndarray]) -> bytes:
         """The file's bytes."""
@@ -398,8 +402,8 @@ class _Writer:
             made.opset_import.add(domain=domain, version=version)
         for key, value in source.metadata.custom_metadata_map.items():
             made.metadata_props.add(key=key, value=value)
+        self._main = made.graph
         self._graph(defaults)
-        made.graph.CopyFrom(self._main)
         if made.ByteSize() > _LIMIT:
             raise Fail("the model takes more than 2 GB even without its large initializers")
         return made.SerializeToString()
@@ -416,7 +420,7 @@ class _Writer:
         for value, said in zip(graph.outputs, source.outputs, strict=True):
             names[value] = self._claim(said.name)
         for name, array in defaults.items():
-            proto.initializer.append(_tensor(name, array, self._data))
+            _fill(proto.initializer.add(), name, array, self._data)
         self._nodes(graph, proto, names)
         for value, said in zip(graph.outputs, source.outputs, strict=True):
             proto.output.append(self._declared(said, value.type))
@@ -490,13 +494,13 @@ class _Writer:
     def _constant(self, name: str, array: np.ndarray, proto: GraphProto) -> str:
         if array.dtype == object or array.nbytes < _SHARED:
             made = self._claim(name)
-            proto.initializer.append(_tensor(made, array, self._data))
+            _fill(proto.initializer.add(), made, array, self._data)
             return made
         place = (array.__array_interface__["data"][0], array.dtype, array.shape, array.strides)
         if place not in self._shared:
             self._kept.append(array)  # or another one may come to lie there
             self._shared[place] = self._claim(name)
-            self._main.initializer.append(_tensor(self._shared[place], array, self._data))
+            _fill(self._main.initializer.add(), self._shared[place], array, self._data)
         return self._shared[place]
 
     def _claim(self, name: str, taken: set[str] | None = None) -> str:
