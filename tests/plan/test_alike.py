@@ -90,3 +90,20 @@ def test_explain_tells_where_results_are_cut_off() -> None:
     outputs = [tensor("y", [4, 16]), tensor("z", [4, 16])]
     session = jitonnx.InferenceSession(model(nodes, [tensor("x", [4, 8]), tensor("u", [4, 8])], outputs, weights))
     assert "result = min(max(result, 0), inf)" in as_text(explain(session, {"x": (4, 8), "u": (4, 8)}), details=True)
+
+
+def test_integers_of_other_zero_points_share_a_kernel() -> None:
+    """Weights beyond int8 add a number times the sums of rows: an operand, and not part of the code."""
+    rng = np.random.default_rng(3)
+    constants = {f"w.{name}": rng.integers(0, 256, (DEPTH, COLUMNS)).astype(np.uint8) for name in ("low", "high")}
+    constants |= {f"zero.{name}": np.array(zero, np.uint8) for name, zero in (("x", 7), ("low", 20), ("high", 99))}
+    nodes = [node("MatMulInteger", ["x", f"w.{name}", "zero.x", f"zero.{name}"], [name]) for name in ("low", "high")]
+    outputs = [tensor(name, (ROWS, COLUMNS), DType.INT32) for name in ("low", "high")]
+    session = jitonnx.InferenceSession(model(nodes, [tensor("x", (ROWS, DEPTH), DType.UINT8)], outputs, constants))
+    x = rng.integers(0, 256, (ROWS, DEPTH)).astype(np.uint8)
+    for result, name in zip(session.run(None, {"x": x}), ("low", "high"), strict=True):
+        weights = constants[f"w.{name}"].astype(np.int32) - int(constants[f"zero.{name}"])
+        np.testing.assert_array_equal(result, (x.astype(np.int32) - 7) @ weights)
+    compiled = session.engine.compiled
+    assert compiled is not None
+    assert len({code_of(call) for call in compiled.plan.calls if call.epilogue is not None}) == 1

@@ -330,7 +330,7 @@ class _QuantisedConvolution(ConvolutionAttributes):
             if not middle:
                 return sums
             total = _convolve_bytes(to, x, np.ones_like(narrow[:1]), x_zero, windows)
-            return to.map(_with_middle(middle), sums, total)
+            return _with_middle(to, sums, total, middle)
         if weights is not None:
             sizes = np.abs(weights).reshape(*weights.shape[:2], -1).sum(2)
             parts = _exact_parts(sizes, _largest(x.dtype, x_zero))
@@ -512,7 +512,7 @@ def _multiply(to: Lowering, a: Value, a_zero: Value | None, b: Value, b_zero: Va
         sums = _multiply_bytes(to, rows, narrow, a_zero)
         if middle:
             total = _multiply_bytes(to, rows, np.ones_like(narrow[:, :1]), a_zero)
-            sums = to.map(_with_middle(middle), sums, total)
+            sums = _with_middle(to, sums, total, middle)
         return to.reshape(sums, shape)
     left = _shift(to, a, a_zero, DType.FLOAT)
     matrix = weights[:, None] if weights.ndim == 1 else weights
@@ -593,8 +593,10 @@ def _narrowed(weights: np.ndarray) -> tuple[np.ndarray, int]:
     return (weights - middle).astype(np.int8), middle
 
 
-def _with_middle(middle: int) -> e.Expr:
-    return e.operand(0, DType.INT32) + e.operand(1, DType.INT32) * middle
+def _with_middle(to: Lowering, sums: Value, total: Value, middle: int) -> Value:
+    """sums + total * middle, an operand and not part of the code, so that kernels of other zero points are the same."""
+    added, all_rows, times = (e.operand(place, DType.INT32) for place in range(3))
+    return to.map(added + all_rows * times, sums, total, to.constant(np.asarray(middle, np.int32)))
 
 
 def _multiply_bytes(to: Lowering, rows: Value, columns: np.ndarray, zero: Value | None) -> Value:
