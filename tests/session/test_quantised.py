@@ -20,6 +20,12 @@ OTHERS = ("cascadelake", "skylake-avx512", "haswell", "x86-64-v2")
 Shape = Sequence[int | str]
 
 
+@pytest.fixture(autouse=True)
+def _same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test draws its own, whatever ran before it."""
+    monkeypatch.setitem(globals(), "RANDOM", np.random.default_rng(4))
+
+
 class Author:
     """Writes nodes whose results are quantised."""
 
@@ -74,7 +80,7 @@ def check(
         assert found.shape == expected.shape
         units = np.abs(found - expected) / unit
         assert units.size == 0 or units.max() < 1.01
-        assert np.count_nonzero(units > 0.5) <= max(1, units.size // 1000)
+        assert np.count_nonzero(units > 0.5) <= 1 + units.size // 1000
     return [call.label for call in ours.engine.compiled.plan.calls]
 
 
