@@ -36,6 +36,8 @@ _RANGES = {
 }
 """The integers of each type that numbers are quantised to."""
 _QUANTISED = frozenset(_RANGES) | _NARROW_FLOATS
+_BOUNDED = (DType.FLOAT, DType.FLOAT, DType.INT32)
+"""The least number, the largest, and the zero point behind them."""
 _MOST = 2.0**21
 """More than any type's integers and zero points together; up to here float32s are rounded."""
 _MOST_TAPS = 49
@@ -154,14 +156,9 @@ class QuantizeLinear(_Linear):
         if zero_point.constant is not None and zero_point.constant.size == 1:
             # Operands and not part of the code, so that kernels of other zero points are the same.
             bounds = [to.constant(bound) for bound in bounds_about(zero_point.constant.reshape(()))]
-            wraps = dtype in (DType.INT8, DType.UINT8)
-            shift = to.constant(zero_point.constant.reshape(()).astype(dtype.numpy if wraps else np.int32))
-            kinds = (DType.FLOAT, DType.FLOAT, dtype if wraps else DType.INT32)
-            low, high, zero = (e.operand(len(operands) + n, kind) for n, kind in enumerate(kinds))
-            integer = e.nearest_low(e.within(number, low, high))
-            # Bytes wrap around, so the zero point may be added to those, of which a vector holds four times as many.
-            shifted = e.cast(integer, dtype) + zero if wraps else e.cast(integer + zero, dtype)
-            return to.map(shifted, *operands, *bounds, shift)
+            shift = to.constant(zero_point.constant.reshape(()).astype(np.int32))
+            low, high, zero = (e.operand(len(operands) + n, kind) for n, kind in enumerate(_BOUNDED))
+            return to.map(e.cast(e.nearest_low(e.within(number, low, high)) + zero, dtype), *operands, *bounds, shift)
         zero = e.cast(e.operand(len(operands), zero_point.dtype), DType.INT32)
         return to.map(_quantised(number, zero, dtype), *operands, self._spread_value(to, zero_point, x.shape))
 
