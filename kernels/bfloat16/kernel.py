@@ -33,8 +33,8 @@ def build(spec: BfloatSpec, lanes: int, epilogue: Stage | None = None) -> Kernel
 def applied_to(code: Code, spec: BfloatSpec, lanes: int, epilogue: Stage | None) -> Epilogue:
     """An epilogue as kernels apply it. What is rounded to bfloat16 fills a cache line where tiles are stored."""
     whole = spec.result == "bfloat16" and not isinstance(spec, MatricesSpec)
-    applied = Epilogue(code, epilogue, types.float32, spec.width if whole else lanes, ELEMENTS[spec.result])
-    return applied if applied.unrolls else Epilogue(code, epilogue, types.float32, lanes, ELEMENTS[spec.result])
+    most = spec.width if whole else lanes
+    return Epilogue.widest(code, epilogue, types.float32, lanes, most, ELEMENTS[spec.result])
 
 
 ELEMENTS = {"bfloat16": types.uint16, "float32": types.float32}

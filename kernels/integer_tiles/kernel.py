@@ -24,9 +24,7 @@ def build(spec: IntegerTileSpec, lanes: int, epilogue: Stage | None = None) -> K
         raise ValueError(f"Bug: sums are int32, not {result}, without an epilogue")
 
     def body(code: Code, begin: Traced, end: Traced) -> None:
-        applied = Epilogue(code, epilogue, types.int32, spec.width, result)
-        if not applied.unrolls:
-            applied = Epilogue(code, epilogue, types.int32, lanes, result)
+        applied = Epilogue.widest(code, epilogue, types.int32, lanes, spec.width, result)
         _IntegerTiles(code, spec, applied).emit(begin, end)
 
     return body

@@ -45,6 +45,20 @@ class Epilogue:
             self._function = functions[key]
             self.operations = self._function.vector_operations
 
+    @classmethod
+    def widest(
+        cls,
+        code: Code,
+        stage: Stage | None,
+        element: types.Type,
+        lanes: int,
+        most: int,
+        result: types.Type | None = None,
+    ) -> Epilogue:
+        """An epilogue on `most` elements at a time, in several registers, if it is short enough; else on `lanes`."""
+        made = cls(code, stage, element, most, result)
+        return made if made.unrolls else cls(code, stage, element, lanes, result)
+
     @property
     def name(self) -> str:
         """Tells it apart from the others of its module."""

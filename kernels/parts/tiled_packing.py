@@ -34,7 +34,7 @@ def tile_of_columns(tile: Pointer, column: Callable[[int], Pointer], live: Trace
     """A tile of 16 columns whose elements lie side by side, of which `live` are there. column: where a column's are."""
     target = tile.to(types.int32)
     places = [column(n) for n in range(TILE)]
-    of_bytes = places[0].element.bitwidth == 8
+    of_bytes = group_of(places[0].element) == 4
     words = [_words(place.load(0, LINE, live) if of_bytes else rounded_step(place, 0, live)) for place in places]
     for n, vector in enumerate(transposed(words)):
         target.store(n * TILE, vector)
@@ -142,8 +142,8 @@ class Packing:
 
 
 def group_of(element: types.Type) -> int:
-    """Elements in a word of a packed matrix."""
-    return 4 if element.bitwidth == 8 else 2
+    """Elements in a word of a packed matrix: of bytes, or of bfloat16, as which all else is packed."""
+    return 4 if element in (types.int8, types.uint8) else 2
 
 
 def step_of(element: types.Type) -> int:

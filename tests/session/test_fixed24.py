@@ -8,8 +8,8 @@ import pytest
 from onnx import helper, numpy_helper
 
 import jitonnx
-from jitonnx.cores import Core
 from jitonnx.kernels.parts.fixed24 import fit_24_bits
+from jitonnx.target import Target
 
 ort = pytest.importorskip("onnxruntime")
 
@@ -73,7 +73,7 @@ def largest_that_no_sum_needs(rng: np.random.Generator, gates: int, hidden: int)
 @pytest.mark.parametrize("how", ["normal", "uniform", "laplace", "adversarial"])
 @pytest.mark.parametrize("kind", GATES)
 def test_as_exact_as_float32(kind: str, how: str, hidden: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Core, "waits_for_l3", False)  # such cores read float32 where it stays near
+    monkeypatch.setattr(Target, "waits_for_l3", False)  # such cores read float32 where it stays near
     options = jitonnx.SessionOptions()
     options.add_session_config_entry("jitonnx.keep_model", "0")
     gates, errors = GATES[kind], []
