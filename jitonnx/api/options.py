@@ -185,7 +185,7 @@ class SessionOptions(_Options):
         - `jitonnx.precision` = "bfloat16": products and convolutions of float32 with constant weights, products of two
           computed matrices, and attention round their operands to bfloat16 and sum in float32, where the CPU has matrix
           instructions for that (AMX, or AArch64's bfmmla for constant weights alone);
-          "float32": they do not, as without it. docs/performance-low-precision.md: how much faster and less exact it is.
+          "float32": they do not, as without it. docs/performance-low-precision.md: how fast and how exact it is.
           "auto": bfloat16 if on the inputs of `jitonnx.calibration` (.npz files, with ";" between them) no output is
           off by more than `jitonnx.precision_bound` times its largest element, else float32; `session.precision` tells.
         - `jitonnx.fixed24` = "0": the recurrent weights of LSTM, GRU and RNN keep their float32 values. Else, for
