@@ -62,7 +62,7 @@ class Table:
             yield Table(self._data, place + self._unpack("<I", place))
 
     def _field(self, field: int, size: int) -> int | None:
-        """Where a field begins; None for one that is absent."""
+        """A field's first byte; None for one that is absent."""
         entry = 4 + 2 * field
         if entry + 2 > self._vtable_size:
             return None
@@ -72,7 +72,7 @@ class Table:
         return self._place + offset if offset else None
 
     def _list(self, field: int, size: int, most: int = _LARGEST) -> tuple[int, int]:
-        """Where the elements of a list begin, and how many there are.
+        """The first byte of a list's elements, and how many there are.
 
         most: of a list that is copied, as many tables of a file may have the same long one.
         """

@@ -51,7 +51,7 @@ _IR_VERSIONS = {21: 10, 23: 11, 24: 12, 25: 13, 28: 14}
 """The IR version that came with an operator-set version of ai.onnx."""
 _LEAST_IR = 8
 _PAGE, _LINE, _LARGE = 4096, 64, 1 << 16
-"""Where tensors begin in a file of their own: large ones where a page does, others where a cache line does."""
+"""Tensors in a file of their own begin at cache lines, large ones at pages."""
 
 
 class ExternalFile(NamedTuple):

@@ -34,8 +34,8 @@ def source_digest(*places: str, cache: KernelCache | None = None) -> str:
 
 
 def package_folder(name: str) -> str:
-    """Where a package of ours lies, which is not imported for that. A clone and an editable install have some elsewhere
-    than jitonnx itself."""
+    """The folder of a package of ours, which is not imported for that. A clone and an editable install have some
+    elsewhere than jitonnx itself."""
     spec = find_spec(name)
     assert spec is not None and spec.submodule_search_locations, f"Bug: {name} is not installed with jitonnx"
     return spec.submodule_search_locations[0]

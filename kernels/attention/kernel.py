@@ -207,7 +207,7 @@ class Attention:
             self.panels(columns, value_panel)
 
     def _value_panels(self) -> list[Pointer]:
-        """Where the panels of each part of v begin."""
+        """The first panel of each part of v."""
         if self.spec.parts == 1:
             return [self.v_panels]
         elements = self._packed(self._of_part(self.size.value_depth)) * self.size.keys

@@ -6,12 +6,12 @@ from __future__ import annotations
 from jitonnx.kernels.bfloat16.kernel import ELEMENTS, Bfloat, applied_to
 from jitonnx.kernels.bfloat16_matrices.spec import MatricesSpec, PackingSpec
 from jitonnx.kernels.language import types
-from jitonnx.kernels.language.code import Code, Kernel, Pointer, remainder
+from jitonnx.kernels.language.code import Code, Kernel
 from jitonnx.kernels.language.epilogue import Epilogue, Stage
 from jitonnx.kernels.language.trace import Traced
 from jitonnx.kernels.parts.layouts import LINE, UnaryBuffers
-from jitonnx.kernels.parts.tiled_matrices import TASK_PANELS, PackingSizes
-from jitonnx.kernels.parts.tiled_matrices_kernel import MatricesKernel
+from jitonnx.kernels.parts.tiled_matrices import PackingSizes
+from jitonnx.kernels.parts.tiled_matrices_kernel import MatricesKernel, each_packed_part
 from jitonnx.kernels.parts.tiled_packing import Packing
 
 
@@ -37,13 +37,7 @@ class _Matrices(MatricesKernel, Bfloat):
 
     def __init__(self, code: Code, spec: MatricesSpec, epilogue: Epilogue) -> None:
         super().__init__(code, spec, epilogue)
-        self._spec = spec
         self.begin(code, spec, self.w.to(ELEMENTS[spec.w_type]) if spec.packs else self.w)
-
-    def pack(self, w: Pointer, matrix: Traced) -> None:
-        spec, size = self._spec, self.places
-        packing = Packing(self.code, spec.by_column, spec.width, (size.channels, size.out_channels), size.w_step)
-        packing.panels(w, self.packed, self.code.integer(0), size.out_channels)
 
 
 def _packing(spec: PackingSpec) -> Kernel:
@@ -52,13 +46,8 @@ def _packing(spec: PackingSpec) -> Kernel:
         x, y = code.buffers(UnaryBuffers, ELEMENTS[spec.x_type], y=types.uint8)
         panels = (size.n + (spec.width - 1)) / spec.width
         packing = Packing(code, spec.by_column, spec.width, (size.k, size.n), size.x_step)
-        together = spec.width * TASK_PANELS
-        tasks = (size.n + (together - 1)) / together
-        with code.loop(end, begin) as task:
-            matrix, first = task / tasks, remainder(task, tasks) * together
-            outer, inner = matrix / size.inner, remainder(matrix, size.inner)
-            source = x.at(outer * size.x_outer + inner * size.x_inner)
-            target = y.at(matrix * (panels * packing.panel_bytes(x.element)))
-            packing.panels(source, target, first, first + together)
+        with each_packed_part(code, size, spec.width, begin, end) as part:
+            target = y.at(part.matrix * (panels * packing.panel_bytes(x.element)))
+            packing.panels(x.at(part.at), target, part.first, part.end)
 
     return body

@@ -6,9 +6,14 @@ from typing import Any
 
 from jitonnx.kernels.bfloat16.spec import BfloatBuffers, BfloatSpec
 from jitonnx.kernels.parts.bfloat16 import TILE_FEATURES
-from jitonnx.kernels.parts.layouts import TILE, UnaryBuffers
-from jitonnx.kernels.parts.tiled_matrices import TASK_PANELS, MatricesSizes, OfMatrices, PackingSizes
-from jitonnx.kernels.parts.tiled_products import chosen
+from jitonnx.kernels.parts.layouts import UnaryBuffers
+from jitonnx.kernels.parts.tiled_matrices import (
+    MatricesSizes,
+    OfMatrices,
+    PackingSizes,
+    blocks_of_matrices,
+    packing_tasks,
+)
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
 
@@ -60,7 +65,7 @@ class PackingSpec(KernelSpec):
         return TILE_FEATURES
 
     def tasks(self, sizes: PackingSizes) -> int:
-        return sizes.outer * sizes.inner * -(-sizes.n // (self.width * TASK_PANELS))  # type: ignore[no-any-return]
+        return packing_tasks(sizes, self.width)
 
     def work(self, sizes: PackingSizes) -> Work:
         elements = sizes.outer * sizes.inner * sizes.k * sizes.n
@@ -84,9 +89,7 @@ def choose_matrices(
     columns: as far as they are known. packs: whether tasks pack w, which lies as w_type.
     """
     m, n, k = extents
-    blocks = chosen(way, 2 * TILE if columns is None else columns, 0 if packs else n * k * 2, m)
-    if packs:
-        blocks["fetched"] = 0
+    blocks = blocks_of_matrices(way, m, columns, n * k * 2, packs)
     return MatricesSpec(
         way, x_type=x_type, result=result, w_type=w_type if packs else "", by_column=by_column, **blocks
     )

@@ -84,7 +84,7 @@ class _Product(NamedTuple):
     pace: Traced
     """How many elements of the next panel a tile asks for in each step of k."""
     kept: Pointer
-    """Where sums lie between parts of k."""
+    """Sums lie there between parts of k."""
     kept_row: Traced
     done: Traced
     """Steps of k that the sums have behind them, in other parts."""

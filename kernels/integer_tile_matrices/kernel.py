@@ -16,8 +16,8 @@ from jitonnx.kernels.language.simd import convert, reduce_add
 from jitonnx.kernels.language.trace import Traced
 from jitonnx.kernels.parts.layouts import LINE, TILE, UnaryBuffers
 from jitonnx.kernels.parts.tiled_kernel import Block
-from jitonnx.kernels.parts.tiled_matrices import TASK_PANELS, PackingSizes
-from jitonnx.kernels.parts.tiled_matrices_kernel import MatricesKernel
+from jitonnx.kernels.parts.tiled_matrices import PackingSizes
+from jitonnx.kernels.parts.tiled_matrices_kernel import MatricesKernel, each_packed_part
 from jitonnx.kernels.parts.tiled_packing import Packing, step_of_bytes
 from jitonnx.kernels.parts.tiled_rows import Copying
 
@@ -77,11 +77,10 @@ class _Matrices(MatricesKernel):
         return Copying(self.code, self.size, self.left(matrix), outside, step_of_bytes)
 
     def pack(self, w: Pointer, matrix: Traced) -> None:
-        spec, size = self._spec, self.places
-        packing = Packing(self.code, spec.by_column, spec.width, (size.channels, size.out_channels), size.w_step)
-        packing.panels(w, self.packed, self.code.integer(0), size.out_channels)
+        super().pack(w, matrix)
+        spec = self._spec
         if spec.shifted:
-            first, end = self.code.integer(0), size.out_channels
+            first, end = self.code.integer(0), self.places.out_channels
             _sum_columns(self.code, w.element, self.packed, self._sums_of(matrix), first, end, spec.width, self.steps)
 
     def _sums_of(self, matrix: Traced) -> Pointer:
@@ -183,16 +182,10 @@ def _packing(spec: PackingSpec) -> Kernel:
         panels = (size.n + (spec.width - 1)) / spec.width
         packing = Packing(code, spec.by_column, spec.width, (size.k, size.n), size.x_step)
         panel_bytes = packing.panel_bytes(x.element)
-        together = spec.width * TASK_PANELS
-        tasks = (size.n + (together - 1)) / together
-        with code.loop(end, begin) as task:
-            matrix, first = task / tasks, remainder(task, tasks) * together
-            outer, inner = matrix / size.inner, remainder(matrix, size.inner)
-            source = x.at(outer * size.x_outer + inner * size.x_inner)
-            target = y.at(matrix * (panels * (panel_bytes + spec.width * 4)))
-            last = smaller(first + together, size.n)
-            packing.panels(source, target, first, last)
-            sums = target.at(panels * panel_bytes).to(types.int32)
-            _sum_columns(code, x.element, target, sums, first, last, spec.width, panel_bytes / (spec.width * LINE))
+        with each_packed_part(code, size, spec.width, begin, end) as part:
+            target = y.at(part.matrix * (panels * (panel_bytes + spec.width * 4)))
+            packing.panels(x.at(part.at), target, part.first, part.end)
+            sums, steps = target.at(panels * panel_bytes).to(types.int32), panel_bytes / (spec.width * LINE)
+            _sum_columns(code, x.element, target, sums, part.first, part.end, spec.width, steps)
 
     return body

@@ -7,9 +7,15 @@ from typing import Any
 import numpy as np
 
 from jitonnx.kernels.integer_matrices.spec import MatricesBuffers
-from jitonnx.kernels.parts.layouts import TILE, UnaryBuffers
-from jitonnx.kernels.parts.tiled_matrices import TASK_PANELS, MatricesSizes, OfMatrices, PackingSizes
-from jitonnx.kernels.parts.tiled_products import SLACK_ROWS, chosen
+from jitonnx.kernels.parts.layouts import UnaryBuffers
+from jitonnx.kernels.parts.tiled_matrices import (
+    MatricesSizes,
+    OfMatrices,
+    PackingSizes,
+    blocks_of_matrices,
+    packing_tasks,
+)
+from jitonnx.kernels.parts.tiled_products import SLACK_ROWS
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
 
@@ -99,7 +105,7 @@ class PackingSpec(KernelSpec):
         return ("amx-int8", "amx-tile")
 
     def tasks(self, sizes: PackingSizes) -> int:
-        return sizes.outer * sizes.inner * -(-sizes.n // (self.width * TASK_PANELS))  # type: ignore[no-any-return]
+        return packing_tasks(sizes, self.width)
 
     def work(self, sizes: PackingSizes) -> Work:
         elements = sizes.outer * sizes.inner * sizes.k * sizes.n
@@ -123,9 +129,7 @@ def choose_tile_matrices(
     columns: as far as they are known. packs: whether tasks pack b. signed, shifted: of a and of b.
     """
     m, n, k = extents
-    blocks = chosen(way, 2 * TILE if columns is None else columns, 0 if packs else n * k, m)
-    if packs:
-        blocks["fetched"] = 0
+    blocks = blocks_of_matrices(way, m, columns, n * k, packs)
     return IntegerTileMatricesSpec(
         way,
         signed=signed[0],

@@ -159,7 +159,7 @@ def steps_of_round(triple: str, sums: int, whole: bool = True) -> int:
 
 
 def _further(builder: ir.IRBuilder, pointer: ir.Value, step: ir.Value, steps: int) -> ir.Value:
-    """Where a pointer is after so many steps."""
+    """A pointer after so many steps."""
     return builder.gep(pointer, [builder.mul(step, _I64(steps))]) if steps else pointer
 
 

@@ -110,7 +110,7 @@ class TiledKernel:
         raise NotImplementedError
 
     def part(self, number: Traced) -> tuple[Traced, Traced]:
-        """Of which product the task with a number of rows is, and its number there."""
+        """The product that a task with a number of rows is of, and its number there."""
         return self.code.integer(0), number
 
     def left(self, matrix: Traced) -> Pointer:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from jitonnx.kernels.arguments import Arguments, Size
-from jitonnx.kernels.parts.layouts import WindowProduct
-from jitonnx.kernels.parts.tiled_products import TiledSpec, whole
+from jitonnx.kernels.parts.layouts import TILE, WindowProduct
+from jitonnx.kernels.parts.tiled_products import TiledSpec, chosen, whole
 
 PACKED_BYTES = 1 << 19
 """Right matrices of up to so many bytes, packed, are packed by the tasks that multiply with them, if each is multiplied
@@ -61,8 +61,23 @@ class PackingSizes(Arguments):
     x_step: Size
 
 
+def packing_tasks(sizes: PackingSizes, width: int) -> int:
+    """How many tasks pack matrices to panels of `width` columns, TASK_PANELS each."""
+    return sizes.outer * sizes.inner * -(-sizes.n // (width * TASK_PANELS))  # type: ignore[no-any-return]
+
+
+def blocks_of_matrices(way: str, m: int, columns: int | None, right_bytes: int, packs: bool) -> dict[str, Any]:
+    """The blocks that `chosen` gives for m rows by `columns` (None: not known); matrices that tasks pack are near,
+    and not asked for."""
+    blocks = chosen(way, 2 * TILE if columns is None else columns, 0 if packs else right_bytes, m)
+    return blocks | {"fetched": 0} if packs else blocks
+
+
 class OfMatrices(TiledSpec):
     """The part of specs that is the same for all operands. The way is "in place" or "copied"."""
+
+    by_column: bool
+    """The elements of a column of the right matrix lie side by side, otherwise those of a row."""
 
     def products(self, given: Any) -> Any:
         return given.images

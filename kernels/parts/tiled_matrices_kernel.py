@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from jitonnx.kernels.language import types
-from jitonnx.kernels.language.code import Code, Pointer, remainder
+from jitonnx.kernels.language.code import Code, Pointer, remainder, smaller
 from jitonnx.kernels.language.trace import Traced
 from jitonnx.kernels.parts.tiled_kernel import TiledKernel
-from jitonnx.kernels.parts.tiled_matrices import MatricesSizes, OfMatrices
+from jitonnx.kernels.parts.tiled_matrices import TASK_PANELS, MatricesSizes, OfMatrices, PackingSizes
+from jitonnx.kernels.parts.tiled_packing import Packing
+from jitonnx.records import NamedTuple
 
 
 class MatricesKernel(TiledKernel):
-    """Goes from matrix to matrix; subclasses pack."""
+    """Goes from matrix to matrix, and packs the right ones where that is left to tasks."""
 
     def begin(self, code: Code, spec: OfMatrices, w: Pointer) -> None:
         """w: the right matrices as they lie."""
@@ -49,4 +54,28 @@ class MatricesKernel(TiledKernel):
 
     def pack(self, w: Pointer, matrix: Traced) -> None:
         """Packs one matrix of w to `packed`."""
-        raise NotImplementedError
+        spec, size = self.matrices, self.places
+        packing = Packing(self.code, spec.by_column, spec.width, (size.channels, size.out_channels), size.w_step)
+        packing.panels(w, self.packed, self.code.integer(0), size.out_channels)
+
+
+class PackedPart(NamedTuple):
+    """The columns that a task of a kernel which only packs goes through."""
+
+    matrix: Traced
+    at: Traced
+    """The elements of the matrix begin there."""
+    first: Traced
+    end: Traced
+
+
+@contextmanager
+def each_packed_part(code: Code, size: PackingSizes, width: int, begin: Traced, end: Traced) -> Iterator[PackedPart]:
+    """The block for each task, of TASK_PANELS of `width` columns."""
+    together = width * TASK_PANELS
+    tasks = (size.n + (together - 1)) / together
+    with code.loop(end, begin) as task:
+        matrix, first = task / tasks, remainder(task, tasks) * together
+        outer, inner = matrix / size.inner, remainder(matrix, size.inner)
+        at = outer * size.x_outer + inner * size.x_inner
+        yield PackedPart(matrix, at, first, smaller(first + together, size.n))

@@ -109,7 +109,7 @@ class RecurrentSpec(KernelSpec):
     halves: bool = False
     """R, of float32, lies rounded to bfloat16, two vectors in one: in the lower and upper halves of its words."""
     joined: bool = False
-    """Of those two the upper one's number goes on in the lower one's bits, with which it was rounded, so that nothing
+    """The upper one's number of those two goes on in the lower one's bits, with which it was rounded, so that nothing
     has to be masked: the same error at most, but for numbers of bfloat16, which are no longer exact (`joins`)."""
     linear_before_reset: bool = False
     input_forget: bool = False

@@ -305,7 +305,7 @@ def test_gemm_pieces_agree() -> None:
 @pytest.mark.parametrize(("widths", "epilogue"), [((3, 1), residual), ((2.5,), bias_gelu)])
 @pytest.mark.parametrize("cpu", CPUS)
 def test_gemm_parts_of_k_agree(cpu: str, widths: tuple[float, ...], epilogue: Any) -> None:
-    """Where k is taken in parts, several panels and blocks of rows a task, the result is the same to the last bit."""
+    """The result is the same to the last bit if k is taken in parts, several panels and blocks of rows a task."""
     lanes = lanes_of(cpu)
     whole = GemmSpec((4, 2, 1), tuple(int(width * lanes) for width in widths))
     parts = replace(whole, depth=70, near=24, paced=True)

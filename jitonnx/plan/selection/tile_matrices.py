@@ -130,5 +130,5 @@ class ComputedProduct:
 
     @property
     def _step(self) -> DimLike:
-        """From a row of b to the next one, or from a column."""
+        """Rows of b, or its columns, lie so far apart."""
         return self.b.strides[-1 if self.by_column else -2]
