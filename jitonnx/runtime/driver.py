@@ -135,14 +135,18 @@ def make_ahead(parts: Iterable[str]) -> bool:
 
 
 def _taken(part: str) -> bool:
-    """Take a part from the cache; whether it was there. One that is being made is not looked for."""
+    """Take a part from the cache; whether this process has it now. One that is being made is not looked for.
+
+    A part that another thread has taken meanwhile stays: runs are in its code, which ends with its mapping.
+    """
     if part in _begun:
         return False
     with _making:
-        found = find_linked(KernelCache(), PARTS[part].symbols, _version(part))
-        if found is not None:
-            _images[part] = found
-    return found is not None
+        if part not in _images:
+            found = find_linked(KernelCache(), PARTS[part].symbols, _version(part))
+            if found is not None:
+                _images[part] = found
+        return part in _images
 
 
 @forks.once
