@@ -58,24 +58,28 @@ if TYPE_CHECKING:
     from jitonnx.runtime.program import Shapes
 
 
+_MANY_MODULES = 16
+"""Imports within a start that make it one of those whose objects nearly all stay."""
 _OVERRIDING_KEPT = 64
 """Sets of inputs with defaults that engines are kept for; those used longest ago go."""
 
 
 class _WithoutCollecting:
     """`with without_collecting:`. Python does not look for garbage as long as any thread is in such a block, nor behind
-    it among what was made within."""
+    it among what was made within, where that is modules, classes and functions first of all."""
 
     def __init__(self) -> None:
         self._lock = forks.lock()
         self._threads: list[int] = []
         self._collects = False
+        self._modules = 0
+        """How many were imported when the first of the threads came."""
         forks.in_child(self._forget_others)
 
     def __enter__(self) -> None:
         with self._lock:
             if not self._threads:
-                self._collects = gc.isenabled()
+                self._collects, self._modules = gc.isenabled(), len(sys.modules)
                 gc.disable()
             self._threads.append(get_ident())
 
@@ -87,7 +91,8 @@ class _WithoutCollecting:
             for thread in threads:
                 self._threads.remove(thread)
             if threads and not self._threads and self._collects:
-                _take_for_old()
+                if len(sys.modules) >= self._modules + _MANY_MODULES:
+                    _take_for_old()
                 gc.enable()
 
     def _forget_others(self) -> None:
@@ -98,8 +103,9 @@ class _WithoutCollecting:
 def _take_for_old() -> None:
     """Count all objects as ones that have survived collections: only those of the oldest generation look through them.
 
-    Nearly all that a start makes stays, modules, classes and functions first of all. To look through it at the next
-    chance took 8 ms, an eighth of the CPU time of a small model's start.
+    Nearly all that a process's first start makes stays, modules, classes and functions first of all. To look through it
+    at the next chance took 8 ms, an eighth of the CPU time of a small model's start. Python forgets how many objects
+    were made by now, and would never come to the oldest generation if that were done at each start.
     """
     if hasattr(gc, "freeze") and not gc.get_freeze_count():  # else somebody wants other objects to stay frozen
         gc.freeze()

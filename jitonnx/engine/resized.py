@@ -7,11 +7,13 @@ given memory for them (`runtime/chains.py`). Whatever is unusual is left to the 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jitonnx import forks
 from jitonnx.ir import dims
 from jitonnx.ir.dims import Dim, DimLike
 from jitonnx.plan.derivation import Evaluator
@@ -61,6 +63,8 @@ class Resized:
         self._places = [(bound.slot, bound.place) for bound in self._way.bound] if self._way else []
         self._seen: dict[tuple[int, ...], None] = {}
         self._free: list[_Call] = []
+        self._making = forks.WorkLock()
+        """Held where `_made` changes."""
         self._made = 0
 
     @property
@@ -73,13 +77,9 @@ class Resized:
 
         arrays: the inputs in order, then outputs: arrays to write to, or None, in the place of which a new one is put.
         """
-        try:
-            call = self._free.pop()
-        except IndexError:
-            if self._way is None or self._made == _CALLS_KEPT or not make_ahead(["chains"]):
-                return False
-            self._made += 1
-            call = _Call(self._compiled, self._way, self._threads, self._frames)
+        call = self._taken()
+        if call is None:
+            return False
         try:
             done = call(arrays)
             if done:
@@ -88,6 +88,19 @@ class Resized:
             return done
         finally:
             self._free.append(call)
+
+    def _taken(self) -> _Call | None:
+        """A call that no other run has, made if there may be one more; None if there is none."""
+        with contextlib.suppress(IndexError):  # asking whether one is free would not keep it so
+            return self._free.pop()
+        if self._way is None or self._made >= _CALLS_KEPT or not make_ahead(["chains"]):
+            return None
+        with self._making:
+            if self._made >= _CALLS_KEPT:
+                return None
+            made = _Call(self._compiled, self._way, self._threads, self._frames)
+            self._made += 1
+        return made
 
     def met(self, shapes: Shapes) -> bool:
         """Whether inputs of these shapes have been run."""

@@ -363,18 +363,18 @@ def usual(dim: DimLike, size: int = USUAL_SIZE) -> int:
 def atoms(dims: Iterable[DimLike]) -> list[Atom]:
     """All atoms that occur in dimensions, each once and behind those that it is made of."""
     found: dict[Atom, None] = {}
-
-    def look(dim: DimLike) -> None:
-        for monomial, _ in _terms(dim):
-            for atom in monomial:
-                if atom not in found:
-                    for operand in () if atom.function == "variable" else _operands(atom):
-                        look(operand)
-                    found[atom] = None
-
     for dim in dims:
-        look(dim)
+        _find_atoms(dim, found)
     return list(found)
+
+
+def _find_atoms(dim: DimLike, found: dict[Atom, None]) -> None:
+    for monomial, _ in _terms(dim):
+        for atom in monomial:
+            if atom not in found:
+                for operand in () if atom.function == "variable" else _operands(atom):
+                    _find_atoms(operand, found)
+                found[atom] = None
 
 
 def variables(dim: DimLike) -> set[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from bench.decoder import SIZES, decoder
 from jitonnx import InferenceSession
 from jitonnx.api.running import Runs
 from jitonnx.api.targets import in_place
+from jitonnx.engine import resized as resized_runs
 from jitonnx.engine.resized import Resized
 from jitonnx.plan import derivation
 from tests.session.models import INT64, model, node, tensor
@@ -297,3 +299,18 @@ def test_many_threads_run_new_sizes_at_once() -> None:
     for one in threads:
         one.join()
     assert not errors
+
+
+def test_no_more_calls_are_made_than_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many threads find that one more may be made."""
+    session = InferenceSession(grown())
+    session.run(None, {"x": np.ones((3, 3), np.float32)})
+    assert session._runs._resized is not None
+    resized, made = session._runs._resized.runs, []
+    monkeypatch.setattr(resized_runs, "_Call", lambda *_: time.sleep(0.01) or made.append(1) or made)
+    threads = [threading.Thread(target=resized._taken) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == resized_runs._CALLS_KEPT
