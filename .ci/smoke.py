@@ -29,7 +29,7 @@ with tempfile.TemporaryDirectory() as folder:
     path = os.path.join(folder, "digits.jitonnx")
     session.save(path, {"image": images[:3].shape})
     np.testing.assert_array_equal(
-        jitonnx.InferenceSession(path).run(None, {"image": images[:3]})[0], session.run(None, {"image": images[:3]})[0]
+        jitonnx.load(path).run(None, {"image": images[:3]})[0], session.run(None, {"image": images[:3]})[0]
     )
     page = os.path.join(folder, "page.html")
     subprocess.run([sys.executable, "-m", "jitonnx", "explain", str(demo.model_path()), "--html", page], check=True)

@@ -24,7 +24,7 @@ SCRIPT = (
 import jitonnx
 options = jitonnx.SessionOptions()
 options.intra_op_num_threads = threads
-session = jitonnx.InferenceSession(model, options)
+session = jitonnx.load(model, options)
 session.run(None, feeds)
 sys.stdout.write("ready\\n")
 sys.stdout.flush()

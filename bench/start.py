@@ -36,15 +36,15 @@ feeds = {name: np.load(f"{inputs}/{number}.npy") for number, name in enumerate(n
 RUN = """
 options = runtime.SessionOptions()
 options.intra_op_num_threads = threads
-output = runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"]).run(None, feeds)[0]
+output = opened(model, options, providers=["CPUExecutionProvider"]).run(None, feeds)[0]
 sys.stdout.write("ready\\n")
 sys.stdout.flush()
 np.save(sys.argv[4], output)
 """
 SCRIPTS = {
-    "artifact": PREPARE + "import jitonnx as runtime" + RUN,
-    "cached": PREPARE + "import jitonnx as runtime" + RUN,
-    "onnxruntime": PREPARE + "import onnxruntime as runtime" + RUN,
+    "artifact": PREPARE + "import jitonnx as runtime; opened = runtime.load" + RUN,
+    "cached": PREPARE + "import jitonnx as runtime; opened = runtime.InferenceSession" + RUN,
+    "onnxruntime": PREPARE + "import onnxruntime as runtime; opened = runtime.InferenceSession" + RUN,
     "numpy": PREPARE + 'sys.stdout.write("ready\\n")',
 }
 RUNTIMES = ("artifact", "cached", "onnxruntime")

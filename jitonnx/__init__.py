@@ -100,6 +100,7 @@ if TYPE_CHECKING:
     )
     from jitonnx.session import (
         InferenceSession,
+        load,
     )
     from jitonnx.training import (
         TrainingSession,
@@ -116,6 +117,7 @@ _PLACES = {
     "register": "custom",
     "register_opset": "opsets",
     "InferenceSession": "session",
+    "load": "session",
     "TrainingSession": "training",
     "Error": "errors",
     "ModelMetadata": "metadata",
@@ -231,6 +233,7 @@ __all__ = [
     "get_version_string",
     "has_collective_ops",
     "install_as_onnxruntime",
+    "load",
     "preload_dlls",
     "print_debug_info",
     "register",

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jitonnx.api.arguments import thread_count
-from jitonnx.api.entries import CALIBRATION, COMPILE, CPU_NAME, PRECISION, PRECISION_BOUND
+from jitonnx.api.entries import CALIBRATION, COMPILE, CPU_NAME, PRECISION, PRECISION_BOUND, asks_for_artifact
 from jitonnx.api.inputs import stored_feeds
 from jitonnx.errors import InvalidArgument
 from jitonnx.records import NamedTuple
-from jitonnx.runtime.artifact import is_artifact
 from jitonnx.runtime.cache import KernelCache, default_directory
 from jitonnx.runtime.digest import sha256
 from jitonnx.saved import model_cache
@@ -65,7 +64,7 @@ def choose(
     InvalidArgument for a bound or feeds that cannot be used, or are missing.
     """
     bound, paths = _bound(options), _paths(options)
-    if is_artifact(source):
+    if asks_for_artifact(options):
         return PrecisionChoice("", None, "an artifact has the precision that it was compiled for")
     if options.entry(CPU_NAME) not in (None, "", "host"):
         raise InvalidArgument(

@@ -23,6 +23,7 @@ from jitonnx.api.arguments import thread_count
 from jitonnx.api.compiled_model import CompiledModel
 from jitonnx.api.description import ModelDescription, model_nodes, output_arg
 from jitonnx.api.entries import (
+    ARTIFACT_FORMAT,
     DENORMAL_AS_ZERO,
     EXTERNAL_DATA_FOLDER,
     MODEL_FORMAT,
@@ -31,6 +32,7 @@ from jitonnx.api.entries import (
     SAVED_FORMAT,
     STRICT,
     VERIFY,
+    asks_for_artifact,
     byte_count,
     program_bytes,
     switch,
@@ -38,8 +40,8 @@ from jitonnx.api.entries import (
 from jitonnx.api.options import SessionOptions
 from jitonnx.api.running import BoundEngine, closed, explained, in_background
 from jitonnx.engine.lru_cache import LRUCache
-from jitonnx.errors import Fail, ModelLoadCanceled
-from jitonnx.runtime.artifact import Artifact, ArtifactError, is_artifact, open_artifact
+from jitonnx.errors import Fail, ModelLoadCanceled, NoSuchFile
+from jitonnx.runtime.artifact import Artifact, ArtifactError, open_artifact
 from jitonnx.runtime.cache import KernelCache, default_directory
 from jitonnx.runtime.driver import make_ahead
 from jitonnx.saved import model_cache
@@ -120,7 +122,7 @@ class OpenedModel:
 
     `compiled` gives it to those who do not run it.
 
-    source: a path, the file's bytes, or what else `load` takes; of a model or of an artifact.
+    source: a path, the file's bytes, or what else `load` takes; of a model, or of an artifact where the options say so.
     options: a copy of the session's own. disabled: names of rewrites that are not made.
     progress: called as progress(done, all) while kernels are compiled; None: shown on a terminal, if there is one.
     """
@@ -273,7 +275,7 @@ class OpenedModel:
     def _open(self) -> tuple[float, float, float]:
         """Load the model and make its engine."""
         loaded = started = time.perf_counter()
-        if is_artifact(self._source):
+        if asks_for_artifact(self._options):
             self._open_artifact()
             self.warm_up()
         elif self._open_cached():
@@ -307,8 +309,18 @@ class OpenedModel:
             raise Fail(
                 "an artifact has no model that could be written: give optimized_model_filepath with the ONNX file"
             )
+        if not isinstance(self._source, str | bytes):
+            raise TypeError(
+                f"give the path of an artifact, its bytes or a binary file object, not a {type(self._source)}"
+            )
         try:
             artifact = open_artifact(self._source, switch(options, VERIFY, False))
+        except FileNotFoundError as error:
+            raise NoSuchFile(
+                f"Load model from {self._source} failed. File doesn't exist (the working directory is {Path.cwd()})"
+            ) from error
+        except OSError as error:
+            raise Fail(f"{self._source} cannot be read: {error.strerror or error}") from error
         except ArtifactError as error:
             raise Fail(str(error)) from error
         description = described(artifact.model)._replace(overridable={})  # it is compiled with the defaults
@@ -410,7 +422,10 @@ class OpenedModel:
         self._check_options()
         options = self._options
         if options.entry(MODEL_FORMAT) not in (None, "", "ONNX"):
-            raise Fail(f"models of the format {options.entry(MODEL_FORMAT)!r} cannot be read; give an ONNX file")
+            raise Fail(
+                f"models of the format {options.entry(MODEL_FORMAT)!r} cannot be read; give an ONNX file, or an artifact "
+                f"as {ARTIFACT_FORMAT!r}"
+            )
         model = load(
             source,
             external_data_folder=options.entry(EXTERNAL_DATA_FOLDER) or None,

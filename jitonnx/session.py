@@ -1,4 +1,4 @@
-"""`InferenceSession`: a model, compiled, behind onnxruntime's interface.
+"""`InferenceSession`: a model, compiled, behind onnxruntime's interface; `load`: one of a compiled model's file.
 
 Here is its face alone. `jitonnx.opening` makes what a session is given to something that runs, `jitonnx.api.running`
 runs it.
@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Any
 from jitonnx import forks
 from jitonnx.api.arguments import disabled_rewrites, kept_source, own_options
 from jitonnx.api.description import ModelNode, declared_arg
-from jitonnx.api.entries import CALIBRATION, PRECISION, PRECISION_BOUND, STRICT, check_entries
+from jitonnx.api.entries import (
+    ARTIFACT_FORMAT,
+    CALIBRATION,
+    MODEL_FORMAT,
+    PRECISION,
+    PRECISION_BOUND,
+    STRICT,
+    check_entries,
+)
 from jitonnx.api.options import RunOptions, SessionOptions
 from jitonnx.api.providers import check_providers
 from jitonnx.api.running import Outputs, Runs, explained
@@ -49,9 +57,10 @@ terminal."""
 class InferenceSession(Session):
     """A model that is loaded, compiled and ready to run; from several Python threads at once if need be.
 
-    path_or_bytes: a path, the file's bytes, a binary file object, or a ModelProto; of an ONNX model, or of an artifact
-    that `save` wrote, which is ready at once and only takes the shapes, and ranges of them, that it was saved for.
-    sess_options: a `SessionOptions`.
+    path_or_bytes: a path, the file's bytes, a binary file object, or a ModelProto, of an ONNX model. Nothing in it is run
+    as code. What `save` wrote is opened by `jitonnx.load`.
+    sess_options: a `SessionOptions`. With the configuration entry `session.load_model_format` = "JITONNX" the source is
+    such a file.
     providers, provider_options: as for onnxruntime; jitonnx has the CPU's alone and warns of others.
     disabled_optimizers: names of rewrites that are not to be made; docs/passes.md lists them.
 
@@ -60,8 +69,8 @@ class InferenceSession(Session):
 
     Raises jitonnx.errors.Error (its subclasses are onnxruntime's errors, by name) for a model that cannot be used.
 
-    A session can be pickled: it is then loaded again, with its kernels from the cache. In a `with` statement it is
-    closed at the end.
+    A session can be pickled: it is then loaded again from where it was, with its kernels from the cache; one of an
+    artifact opens that again. In a `with` statement it is closed at the end.
     """
 
     def __init__(
@@ -159,7 +168,7 @@ class InferenceSession(Session):
         return self._runs.submit(run, input_feed, callback, user_data)
 
     def save(self, path: str | os.PathLike[str], shapes: NamedShapes | Sequence[NamedShapes] | None = None) -> int:
-        """Write the compiled model to a file that `InferenceSession` opens without compiling; returns its bytes.
+        """Write the compiled model to a file that `jitonnx.load` opens without compiling; returns its bytes.
 
         shapes: the shapes of the inputs to save programs for, by name, or several such sets; a shape settles what other
         inputs share with it. A size may be a range, as (least, largest), both included: `{"ids": (1, (1, 512))}` serves
@@ -308,6 +317,23 @@ class InferenceSession(Session):
     def __setstate__(self, state: dict[str, Any]) -> None:
         InferenceSession.__init__(self, *state["arguments"], disabled_optimizers=state["disabled"])
         self.__dict__.update(state["added"])
+
+
+def load(artifact: Any, sess_options: SessionOptions | None = None, **kwargs: Any) -> InferenceSession:
+    """A session for a compiled model, a file that `InferenceSession.save` or `jitonnx compile` wrote. (Not in onnxruntime.)
+
+    The file holds machine code, which runs in this process: open those alone whose writer you trust as the writer of a
+    program (SECURITY.md). It is ready at once, and takes the shapes, and ranges of them, that it was saved for.
+
+    artifact: a path, the file's bytes, or a binary file object. sess_options, kwargs: as of `InferenceSession`. The
+    session's options have the configuration entry `session.load_model_format` = "JITONNX", which asks for the same.
+
+    NoSuchFile, or Fail for what is no artifact, is damaged, could have been written by another user, or needs another
+    CPU, before any of its code is in memory.
+    """
+    options = own_options(sess_options)
+    options.add_session_config_entry(MODEL_FORMAT, ARTIFACT_FORMAT)
+    return InferenceSession(artifact, options, **kwargs)
 
 
 def _profile(options: SessionOptions) -> Profile | None:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 STRICT = "session.strict_shape_type_inference"
 EXTERNAL_DATA_FOLDER = "session.model_external_initializers_file_folder_path"
 MODEL_FORMAT = "session.load_model_format"
+ARTIFACT_FORMAT = "JITONNX"
+"""The format of compiled models, which are code: docs/artifacts.md."""
 SAVED_FORMAT = "session.save_model_format"
 OPTIMIZED_EXTERNAL = "session.optimized_model_external_initializers_file_name"
 OPTIMIZED_EXTERNAL_LEAST = "session.optimized_model_external_initializers_min_size_in_bytes"
@@ -63,6 +65,11 @@ def check_entries(options: SessionOptions) -> None:
 def switch(options: SessionOptions, key: str, default: bool) -> bool:
     """What an entry that is "0" or "1" says."""
     return options.entry(key) == "1" if options.entry(key) else default
+
+
+def asks_for_artifact(options: SessionOptions) -> bool:
+    """Whether the options say that the source is a compiled model: nothing else has its code opened."""
+    return options.entry(MODEL_FORMAT) == ARTIFACT_FORMAT
 
 
 def byte_count(options: SessionOptions, key: str, default: int) -> int:

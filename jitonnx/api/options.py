@@ -168,7 +168,9 @@ class SessionOptions(_Options):
         - `session.strict_shape_type_inference` = "1": inputs that disagree on a dimension, and outputs of other shapes
           than the model declares, are errors, not warnings.
         - `session.model_external_initializers_file_folder_path`: where a model from bytes has its external data.
-        - `session.load_model_format`, `session.save_model_format`: only "ONNX".
+        - `session.load_model_format` = "JITONNX": the source is a compiled model, whose machine code is run (as
+          `jitonnx.load` asks for). Without it, or "ONNX": an ONNX model, and nothing else is opened.
+        - `session.save_model_format`: only "ONNX".
         - `session.optimized_model_external_initializers_file_name`: the file beside `optimized_model_filepath` that its
           initializers go to, from `session.optimized_model_external_initializers_min_size_in_bytes` (1024) bytes on.
         - `jitonnx.compile`: when code is compiled; docs/starting.md tells about it. Not given: before the first run,

@@ -72,11 +72,9 @@ def main(options: argparse.Namespace) -> None:
 
 def _missing(options: argparse.Namespace) -> str:
     """Why there is nothing to compare with; "" if there is."""
-    from jitonnx.runtime.artifact import is_artifact
-
     if importlib.util.find_spec("onnxruntime") is None:
         return "onnxruntime is not installed"
-    if is_artifact(options.against or options.model):
+    if options.artifact and not options.against:
         return "onnxruntime cannot read an artifact (--against MODEL.onnx)"
     return ""
 

@@ -18,9 +18,15 @@ if TYPE_CHECKING:
 LEVELS = {"none": 0, "basic": 1, "extended": 2, "all": 99}
 
 
-def add_model(parser: argparse.ArgumentParser) -> None:
-    """MODEL, and how it is compiled."""
+def add_model(parser: argparse.ArgumentParser, artifact: bool = True) -> None:
+    """MODEL, and how it is compiled. artifact: it may be a compiled model."""
     parser.add_argument("model", metavar="MODEL", help="an ONNX file")
+    if artifact:
+        parser.add_argument(
+            "--artifact",
+            action="store_true",
+            help="MODEL is a compiled model, whose machine code is to be run: trust who wrote it (SECURITY.md)",
+        )
     parser.add_argument("--threads", type=positive, default=0, metavar="N", help="of a run (default: all CPUs)")
     parser.add_argument(
         "--level", choices=LEVELS, default="all", help="which rewrites are made before planning (default: all)"
@@ -131,7 +137,7 @@ def session_of(
 
     entries: session configuration entries.
     """
-    from jitonnx.api.entries import CALIBRATION, COMPILE, PRECISION, PRECISION_BOUND
+    from jitonnx.api.entries import ARTIFACT_FORMAT, CALIBRATION, COMPILE, MODEL_FORMAT, PRECISION, PRECISION_BOUND
     from jitonnx.api.options import GraphOptimizationLevel, SessionOptions
     from jitonnx.session import InferenceSession
 
@@ -146,6 +152,8 @@ def session_of(
         session_options.add_session_config_entry(CALIBRATION, ";".join(options.calibration))
     if options.precision_bound:
         session_options.add_session_config_entry(PRECISION_BOUND, options.precision_bound)
+    if getattr(options, "artifact", False):  # not all commands take one
+        session_options.add_session_config_entry(MODEL_FORMAT, ARTIFACT_FORMAT)
     for key, entry in (entries or {}).items():
         session_options.add_session_config_entry(key, entry)
     session_options.add_session_config_entry(COMPILE, "before")  # people look at the code, and measure it

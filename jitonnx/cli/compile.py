@@ -19,7 +19,7 @@ def add(subparsers: Any) -> None:
         epilog="Several shapes for an input make several programs; an input given once has that shape in all of them. "
         "Ranges, such as --shape ids=1:8,1:512, make one that serves all sizes in them, both ends included.",
     )
-    add_model(parser)
+    add_model(parser, artifact=False)
     add_inputs(parser, feeds=False, ranges=True)
     parser.add_argument("-o", "--output", metavar="OUT", required=True, help="the file to write, such as model.jitonnx")
     parser.add_argument(

@@ -12,6 +12,7 @@ import os
 from typing import Any
 
 from jitonnx.errors import InvalidProtobuf
+from jitonnx.magic import GIVEN_AS_MODEL, is_artifact
 from jitonnx.proto import ModelProto
 
 LARGE = 16 << 10
@@ -54,6 +55,8 @@ class Tickets:
 
 def parse(data: memoryview) -> tuple[ModelProto, Tickets]:
     """The model in `data`, its large weights as tickets. InvalidProtobuf says what the bytes look like instead."""
+    if is_artifact(data):
+        raise InvalidProtobuf(GIVEN_AS_MODEL)
     from google.protobuf.message import DecodeError
 
     tickets = Tickets()

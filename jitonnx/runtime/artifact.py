@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from jitonnx import forks
+from jitonnx.magic import MAGIC
 from jitonnx.metadata import ModelMetadata
 from jitonnx.records import NamedTuple
 
@@ -36,8 +37,6 @@ from .trust import distrust
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-MAGIC = b"\x89jitonnx\r\n\x1a\n"
-"""It shows a file that went through a transfer of text, as PNG's does."""
 FORMAT = 7
 PAGE_BYTES = 4096
 
@@ -129,21 +128,6 @@ class Part(NamedTuple):
 
     kind: str
     number: int
-
-
-def is_artifact(source: object) -> bool:
-    """Whether a path's file, or bytes, begin as an artifact does. False for what cannot be read."""
-    if isinstance(source, bytes | bytearray | memoryview):
-        return bytes(source[: len(MAGIC)]) == MAGIC
-    if not isinstance(source, str | os.PathLike):
-        return False
-    try:
-        if not os.path.isfile(source):  # a look into a pipe would take away what it gives
-            return False
-        with open(source, "rb") as file:
-            return file.read(len(MAGIC)) == MAGIC
-    except (OSError, ValueError):
-        return False
 
 
 class Artifact:
@@ -279,13 +263,17 @@ def open_artifact(source: str | os.PathLike[str] | bytes, verify_constants: bool
     if isinstance(source, bytes):
         return Artifact("the artifact", np.frombuffer(source, np.uint8), verify_constants)
     path = os.fspath(source)
+    if os.path.exists(path) and not os.path.isfile(path):  # to open a pipe would wait for who writes to it
+        raise ArtifactError(f"{path} is no file")
     with open(path, "rb") as file:
         status = os.fstat(file.fileno())
         reason = distrust(path, status)
         if reason:
             raise ArtifactError(f"{path} holds machine code, which is not run because {reason}")
         if status.st_size < HEADER_OFFSET:
-            raise ArtifactError(f"{path} is no compiled model of jitonnx, or it is cut off")
+            raise ArtifactError(
+                f"{path} is no compiled model of jitonnx, or it is cut off (InferenceSession opens ONNX models)"
+            )
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     return Artifact(path, np.frombuffer(mapped, np.uint8), verify_constants)
 
@@ -293,7 +281,9 @@ def open_artifact(source: str | os.PathLike[str] | bytes, verify_constants: bool
 def _parts(name: str, memory: Bytes) -> tuple[list[bytes], Any, Bytes, Bytes]:
     """The header's lines, the first of them read, code and constants; header and code are checked."""
     if memory.nbytes < HEADER_OFFSET or memory[: len(MAGIC)].tobytes() != MAGIC:
-        raise ArtifactError(f"{name} is no compiled model of jitonnx, or it is cut off")
+        raise ArtifactError(
+            f"{name} is no compiled model of jitonnx, or it is cut off (InferenceSession opens ONNX models)"
+        )
     prologue = memory[: PROLOGUE.size].tobytes()
     _, version, header_bytes, code_bytes, constants_bytes = PROLOGUE.unpack(prologue)
     if version != FORMAT:

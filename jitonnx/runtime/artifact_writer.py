@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from jitonnx.draws import is_state
+from jitonnx.magic import MAGIC
 
 from .artifact import (
     FORMAT,
     HEADER_OFFSET,
-    MAGIC,
     PAGE_BYTES,
     PROLOGUE,
     ModelInfo,
@@ -28,6 +28,7 @@ from .artifact import (
     SavedSchedule,
     ShapeRange,
 )
+from .cache import temporary_name
 from .cpu import CpuNeeded
 from .digest import SHA256_BYTES, sha256_of_tensor
 from .driver import DriverCode, driver_digest
@@ -155,7 +156,7 @@ def _replace(path: Path, front: bytes, constants: Mapping[int, Array], durable: 
         raise IsADirectoryError(errno.EISDIR, "that is a folder, not a file to write to", str(path))
     if not path.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "there is no such folder to write to", str(path.parent))
-    temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}.tmp")
+    temporary = path.with_name(temporary_name(path.name))
     try:
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
         with os.fdopen(handle, "wb") as file:

@@ -3,6 +3,7 @@
 One file an entry, named by the SHA-256 of its key, with a checksum of key and content in front. Files are written under
 another name and then moved into place, so a reader sees a whole file or none, and a killed process leaves at most a
 temporary file that a later one removes. There are no locks: processes that write the same key write the same content.
+What has no name that the cache makes is not its own, and stays: users name the folder, and may keep other files there.
 
 Cached code is executed, so the cache trusts only what the user (or root) alone could have written.
 """
@@ -10,6 +11,7 @@ Cached code is executed, so the cache trusts only what the user (or root) alone 
 from __future__ import annotations
 
 import os
+import re
 import stat
 import time
 import warnings
@@ -26,9 +28,10 @@ DEFAULT_LIMIT = 1 << 30
 
 _MAGIC = b"jitonnx1"
 _CHECKSUM_BYTES = SHA256_BYTES
-_SUFFIX = ".kernel"
-_MODEL_SUFFIX = ".model"
-_TEMPORARY_SUFFIX = ".tmp"
+_KERNEL = r"[0-9a-f]{64}\.kernel"
+_MODEL = r"[0-9a-f]{32}-[0-9a-f]{32}\.model"
+_TEMPORARY = rf"\.({_KERNEL}|{_MODEL})\.[0-9a-f]{{16}}\.tmp"
+"""All names that the cache makes: of entries, of whole models, and of either before it is complete (`temporary_name`)."""
 _TEMPORARY_LIFETIME = 3600.0
 """Seconds after which a temporary file must have been left by a killed process."""
 _TOUCH_INTERVAL = 3600.0
@@ -56,19 +59,21 @@ class CacheInfo(NamedTuple):
 
 
 def default_directory() -> Path:
-    """JITONNX_CACHE_DIR, else XDG_CACHE_HOME/jitonnx, else ~/.cache/jitonnx."""
+    """JITONNX_CACHE_DIR, else XDG_CACHE_HOME/jitonnx, else ~/.cache/jitonnx; with the `~` where nobody knows the home, as
+    of a container's user without an entry: no cache is kept there.
+    """
     chosen = os.environ.get("JITONNX_CACHE_DIR")
     if chosen:
-        return Path(chosen)
+        return Path(os.path.expanduser(chosen))
     home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path("~/.cache").expanduser()) / "jitonnx"
+    return Path(home or os.path.expanduser("~/.cache")) / "jitonnx"
 
 
 class KernelCache:
     """A content-addressed store of bytes.
 
-    `directory` is made if it is not there. Where it cannot be used (not writable, or writable by other users) the cache
-    lives in memory, with one `CacheWarning` a process that says what to do. `limit` bounds the bytes it keeps.
+    `directory` is made if it is not there. Where it cannot be used (not writable, or writable by other users, or in a
+    home that is not known) the cache lives in memory, with one `CacheWarning` a process that says what to do. `limit` bounds the bytes it keeps.
     """
 
     def __init__(self, directory: str | os.PathLike[str] | None = None, limit: int = DEFAULT_LIMIT) -> None:
@@ -145,7 +150,7 @@ class KernelCache:
             return None
         name = _model_name(place, key)
         written = write(self.directory / name)
-        for path, _ in list(self._files(_MODEL_SUFFIX)):
+        for path, _ in list(self._files(_MODEL)):
             if path.name.startswith(_model_name(place, "")) and path.name != name:
                 path.unlink(missing_ok=True)
         self._shrink(written)
@@ -159,7 +164,7 @@ class KernelCache:
         if not self._problem:
             entries = list(self._entries())
             sizes += [status.st_size for _, status in entries]
-            models = sum(path.suffix == _MODEL_SUFFIX for path, _ in entries)
+            models = sum(path.suffix == ".model" for path, _ in entries)
         return CacheInfo(self.directory, len(sizes), sum(sizes), self.limit, self._problem, models)
 
     def clear(self) -> int:
@@ -176,6 +181,8 @@ class KernelCache:
 
     def _open(self) -> str | None:
         """Make the folder and look whether it can be trusted; what is wrong with it, or None."""
+        if self.directory.parts[:1] == ("~",):
+            return f"{self.directory} is nowhere: HOME is not set, and the user, number {os.getuid()}, has no entry"
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             status = self.directory.stat()
@@ -198,15 +205,13 @@ class KernelCache:
             )
 
     def _write(self, name: str, content: bytes) -> None:
-        import tempfile
-
-        handle, temporary = tempfile.mkstemp(_TEMPORARY_SUFFIX, dir=self.directory)
+        temporary = self.directory / temporary_name(name)
         try:
-            with os.fdopen(handle, "wb") as file:
+            with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                 file.write(content)
             os.replace(temporary, self.directory / name)
         except OSError:
-            Path(temporary).unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             raise
         self._shrink(len(content))
 
@@ -229,18 +234,18 @@ class KernelCache:
             path.unlink(missing_ok=True)
             total -= status.st_size
         oldest = time.time() - _TEMPORARY_LIFETIME
-        for path, status in self._files(_TEMPORARY_SUFFIX):
+        for path, status in self._files(_TEMPORARY):
             if status.st_mtime < oldest:
                 path.unlink(missing_ok=True)
 
     def _entries(self) -> Iterator[tuple[Path, os.stat_result]]:
-        return self._files((_SUFFIX, _MODEL_SUFFIX))
+        return self._files(f"{_KERNEL}|{_MODEL}")
 
-    def _files(self, suffix: str | tuple[str, ...]) -> Iterator[tuple[Path, os.stat_result]]:
-        """The folder's files with one of these suffixes; another process may remove them at any time."""
+    def _files(self, pattern: str) -> Iterator[tuple[Path, os.stat_result]]:
+        """The folder's files with such names; another process may remove them at any time."""
         with os.scandir(self.directory) as listing:
             for file in listing:
-                if file.name.endswith(suffix):
+                if re.fullmatch(pattern, file.name):
                     try:
                         yield Path(file.path), file.stat(follow_symlinks=False)
                     except FileNotFoundError:
@@ -256,14 +261,19 @@ class KernelCache:
                 return
 
 
+def temporary_name(name: str) -> str:
+    """A new name for a file that will be called `name` once it is complete."""
+    return f".{name}.{os.urandom(8).hex()}.tmp"
+
+
 def _name(key: str) -> str:
-    return sha256(key.encode()).hexdigest() + _SUFFIX
+    return f"{sha256(key.encode()).hexdigest()}.kernel"
 
 
 def _model_name(place: str, key: str) -> str:
     """The name of a model's file; without a key, how the names of that place begin."""
     first, second = (sha256(text.encode()).hexdigest()[:32] for text in (place, key))
-    return f"{first}-{second}{_MODEL_SUFFIX}" if key else f"{first}-"
+    return f"{first}-{second}.model" if key else f"{first}-"
 
 
 def _checksum(key: str, data: bytes) -> bytes:

@@ -1,5 +1,6 @@
 """Artifacts through sessions: what is saved comes back, and what is not as it should be is refused."""
 
+import io
 import os
 import pickle
 import re
@@ -13,6 +14,11 @@ import pytest
 
 import jitonnx
 from jitonnx import errors
+from jitonnx.backend import prepare
+from jitonnx.info import describe
+from jitonnx.magic import MAGIC
+from jitonnx.model import load as load_model
+from jitonnx.optimized import optimize_file
 from jitonnx.runtime import artifact as reader
 from jitonnx.runtime import artifact_writer
 from jitonnx.runtime.artifact import PAGE_BYTES, ArtifactError, open_artifact
@@ -36,7 +42,9 @@ def cnn(tmp_path: Path) -> Path:
 
 
 def run(source: Any, feeds: dict[str, np.ndarray]) -> np.ndarray:
-    (output,) = jitonnx.InferenceSession(source).run(None, feeds)
+    """The output of a model, given as bytes, or of an artifact."""
+    opened = jitonnx.InferenceSession if isinstance(source, bytes) and not source.startswith(MAGIC) else jitonnx.load
+    (output,) = opened(source).run(None, feeds)
     return output
 
 
@@ -56,7 +64,7 @@ def test_convolutions(cnn: Path) -> None:
 def test_same_bits_with_any_number_of_threads(cnn: Path, threads: int) -> None:
     options = jitonnx.SessionOptions()
     options.intra_op_num_threads = threads
-    session = jitonnx.InferenceSession(cnn, options)
+    session = jitonnx.load(cnn, options)
     assert session.engine.settings.threads == threads
     for _ in range(3):
         assert np.array_equal(session.run(None, images())[0], run(small_cnn(), images()))
@@ -66,7 +74,7 @@ def test_several_shapes(tmp_path: Path) -> None:
     session = jitonnx.InferenceSession(elementwise())
     shapes = [(1, 5), (3, 5), (7, 64), (0, 4)]
     session.save(tmp_path / "e.jitonnx", [{"a": shape} for shape in shapes])
-    opened = jitonnx.InferenceSession(tmp_path / "e.jitonnx")
+    opened = jitonnx.load(tmp_path / "e.jitonnx")
     for shape in [*shapes, *reversed(shapes)]:
         assert np.array_equal(opened.run(None, pairs(*shape))[0], session.run(None, pairs(*shape))[0])
     with pytest.raises(errors.InvalidArgument) as raised:
@@ -86,7 +94,7 @@ def test_shapes_that_break_what_a_plan_assumes(tmp_path: Path) -> None:
         session.run(None, feeds)
     session.run(None, {"a": feeds["a"], "b": feeds["a"]})
     session.save(tmp_path / "a.jitonnx")
-    opened = jitonnx.InferenceSession(tmp_path / "a.jitonnx")
+    opened = jitonnx.load(tmp_path / "a.jitonnx")
     with pytest.warns(UserWarning, match="disagree"):
         assert opened.run(None, feeds)[0].tolist() == [3, 3, 3, 3]
     assert opened.run(None, {"a": feeds["a"], "b": feeds["a"]})[0].tolist() == [2, 2, 2, 2]
@@ -113,7 +121,7 @@ def test_what_the_model_says(tmp_path: Path) -> None:
     )
     session = jitonnx.InferenceSession(source)
     session.save(tmp_path / "m.jitonnx", {"x": (1, 1, 2)})
-    opened = jitonnx.InferenceSession(tmp_path / "m.jitonnx")
+    opened = jitonnx.load(tmp_path / "m.jitonnx")
     assert str(opened.get_inputs()) == str(session.get_inputs())
     assert str(opened.get_outputs()) == str(session.get_outputs())
     assert opened.get_modelmeta() == session.get_modelmeta()
@@ -126,7 +134,7 @@ def test_what_the_model_says(tmp_path: Path) -> None:
 def test_same_checks_as_with_the_model(tmp_path: Path) -> None:
     session = jitonnx.InferenceSession(elementwise())
     session.save(tmp_path / "e.jitonnx", {"a": (2, 3)})
-    opened = jitonnx.InferenceSession(tmp_path / "e.jitonnx")
+    opened = jitonnx.load(tmp_path / "e.jitonnx")
     good = pairs(2, 3)
     wrong: list[Any] = [
         {"a": good["a"]},
@@ -156,7 +164,7 @@ def test_errors_in_the_data(tmp_path: Path) -> None:
     nodes = [node("Gather", ["table", "i"], ["y"], "look_up")]
     source = model(nodes, [tensor("i", (3,), INT64)], [tensor("y", (3,))], {"table": np.arange(5, dtype=np.float32)})
     jitonnx.InferenceSession(source).save(tmp_path / "g.jitonnx")
-    for session in (jitonnx.InferenceSession(source), jitonnx.InferenceSession(tmp_path / "g.jitonnx")):
+    for session in (jitonnx.InferenceSession(source), jitonnx.load(tmp_path / "g.jitonnx")):
         for _ in range(2):
             assert session.run(None, {"i": np.array([0, -1, 4])})[0].tolist() == [0, 4, 4]
             with pytest.raises(errors.InvalidArgument, match="look_up"):
@@ -167,20 +175,69 @@ def test_options(cnn: Path, tmp_path: Path) -> None:
     options = jitonnx.SessionOptions()
     options.add_initializer("b1", np.zeros(8, np.float32))
     with pytest.raises(errors.Fail, match="not in an artifact"):
-        jitonnx.InferenceSession(cnn, options)
+        jitonnx.load(cnn, options)
     options = jitonnx.SessionOptions()
     options.enable_profiling, options.profile_file_prefix = True, str(tmp_path / "profile")
-    session = jitonnx.InferenceSession(cnn, options)
+    session = jitonnx.load(cnn, options)
     session.run(None, images())
     assert "gemm 1x5x16" in Path(session.end_profiling()).read_text()
     options = jitonnx.SessionOptions()
     options.intra_op_num_threads = 3
     jitonnx.InferenceSession(small_cnn(), options).save(cnn)
-    assert open_artifact(cnn).threads == 3 and jitonnx.InferenceSession(cnn).engine.settings.threads == 3
+    assert open_artifact(cnn).threads == 3 and jitonnx.load(cnn).engine.settings.threads == 3
+
+
+def test_code_is_opened_on_request_alone(cnn: Path, tmp_path: Path) -> None:
+    """What is given as a model is never run as code, whatever its name or the format that is asked for."""
+    model = tmp_path / "model.onnx"
+    model.write_bytes(cnn.read_bytes())
+    options = jitonnx.SessionOptions()
+    options.add_session_config_entry("session.load_model_format", "ONNX")
+    content = cnn.read_bytes()
+    for source in (cnn, str(model), content, memoryview(content), lambda: io.BytesIO(content)):
+        for given in (None, options):
+            with pytest.raises(errors.InvalidProtobuf, match=r"machine code.* open it with jitonnx\.load"):
+                jitonnx.InferenceSession(source() if callable(source) else source, given)
+
+    def optimised(source: str) -> None:
+        optimize_file(source, str(tmp_path / "optimised.onnx"), 99)
+
+    for function in (prepare, describe, load_model, jitonnx.TrainingSession, optimised):
+        with pytest.raises(errors.InvalidProtobuf, match=r"open it with jitonnx\.load"):
+            function(str(model))
+    options.add_session_config_entry("session.load_model_format", "JITONNX")
+    for opened in (jitonnx.InferenceSession(str(model), options), jitonnx.load(model), jitonnx.load(cnn.read_bytes())):
+        assert np.array_equal(opened.run(None, images())[0], run(small_cnn(), images()))
+        assert opened.get_session_options().get_session_config_entry("session.load_model_format") == "JITONNX"
+
+
+def test_what_load_refuses(tmp_path: Path) -> None:
+    model = tmp_path / "model.onnx"
+    model.write_bytes(small_cnn())
+    for source in (model, small_cnn()):
+        with pytest.raises(errors.Fail, match=r"no compiled model of jitonnx.*InferenceSession opens ONNX models"):
+            jitonnx.load(source)
+    with pytest.raises(errors.NoSuchFile, match="File doesn't exist"):
+        jitonnx.load(tmp_path / "none.jitonnx")
+    with pytest.raises(errors.Fail, match="is no file"):
+        jitonnx.load(tmp_path)
+    with pytest.raises(TypeError, match="give the path of an artifact"):
+        jitonnx.load(None)
+
+
+def test_a_pickle_of_a_model_opens_no_code(tmp_path: Path) -> None:
+    """A file that was a model when the session was pickled, and is an artifact when the pickle is read."""
+    path = tmp_path / "model.onnx"
+    path.write_bytes(small_cnn())
+    session = jitonnx.InferenceSession(path)
+    pickled = pickle.dumps(session)
+    session.save(path)
+    with pytest.raises(errors.InvalidProtobuf, match="machine code"):
+        pickle.loads(pickled)
 
 
 def test_pickled(cnn: Path) -> None:
-    session = pickle.loads(pickle.dumps(jitonnx.InferenceSession(cnn)))
+    session = pickle.loads(pickle.dumps(jitonnx.load(cnn)))
     assert np.array_equal(session.run(None, images())[0], run(small_cnn(), images()))
 
 
@@ -207,7 +264,7 @@ def test_equal_weights_are_stored_once(tmp_path: Path) -> None:
 
 
 def test_explanation(cnn: Path) -> None:
-    engine = jitonnx.InferenceSession(cnn).engine
+    engine = jitonnx.load(cnn).engine
     assert "8 nodes became" in engine.explanation() and "programs for: x [1, 3, 12, 12]" in engine.explanation()
 
 
@@ -267,11 +324,11 @@ def test_damage(cnn: Path, part: int | str, monkeypatch: pytest.MonkeyPatch) -> 
 def test_damaged_constants_are_found_on_request(cnn: Path) -> None:
     options = jitonnx.SessionOptions()
     options.add_session_config_entry("jitonnx.verify", "1")
-    jitonnx.InferenceSession(cnn, options)
+    jitonnx.load(cnn, options)
     spoil(cnn, parts(cnn).constants)
-    jitonnx.InferenceSession(cnn)
+    jitonnx.load(cnn)
     with pytest.raises(errors.Fail, match="constant 0 is not the one it was written with"):
-        jitonnx.InferenceSession(cnn, options)
+        jitonnx.load(cnn, options)
 
 
 @pytest.mark.parametrize("keep", [0, 5, 12, 60, 100, 3000, -4096, -1])
@@ -281,10 +338,10 @@ def test_truncated(cnn: Path, keep: int) -> None:
     with pytest.raises(ArtifactError, match="cut off"):
         open_artifact(cnn)
     with pytest.raises(errors.Error):
-        jitonnx.InferenceSession(cnn)
+        jitonnx.load(cnn)
     cnn.write_bytes(content + b"\0")
     with pytest.raises(errors.Fail, match="should have"):
-        jitonnx.InferenceSession(cnn)
+        jitonnx.load(cnn)
 
 
 @pytest.mark.parametrize(
@@ -301,26 +358,26 @@ def test_other_cpu(tmp_path: Path, other: CpuNeeded, text: str, monkeypatch: pyt
     jitonnx.InferenceSession(small_cnn()).save(path)
     monkeypatch.setattr(reader, "MappedCode", _never)
     with pytest.raises(errors.Fail, match=re.escape(text)) as raised:
-        jitonnx.InferenceSession(path)
+        jitonnx.load(path)
     assert "Compile the model again for this machine" in str(raised.value)
 
 
 def test_writable_by_others(cnn: Path) -> None:
     cnn.chmod(0o646)
     with pytest.raises(errors.Fail, match=rf"holds machine code.*mode 646\): chmod go-w {re.escape(str(cnn))}"):
-        jitonnx.InferenceSession(cnn)
+        jitonnx.load(cnn)
     run(cnn.read_bytes(), images())  # whoever reads it themselves has decided
     cnn.chmod(0o644)
     cnn.parent.chmod(0o757)
     with pytest.raises(errors.Fail, match=r"can be written by other users \(mode 757\)"):
-        jitonnx.InferenceSession(cnn)
+        jitonnx.load(cnn)
     cnn.parent.chmod(0o1757)  # as /tmp: nobody else can exchange the file
     run(cnn, images())
 
 
 def test_what_cannot_be_saved(cnn: Path, tmp_path: Path) -> None:
     with pytest.raises(errors.Fail, match="opened from an artifact"):
-        jitonnx.InferenceSession(cnn).save(tmp_path / "again.jitonnx")
+        jitonnx.load(cnn).save(tmp_path / "again.jitonnx")
     session = jitonnx.InferenceSession(elementwise())
     for shapes, text in (({"c": (1, 2)}, "no input 'c'"), ({}, "leave N, M open"), ({"a": (1, 2, 3)}, "does not fit")):
         with pytest.raises(errors.InvalidArgument, match=text):
@@ -355,7 +412,7 @@ _SCRIPT = """
 import sys
 import numpy as np
 import jitonnx
-session = jitonnx.InferenceSession(sys.argv[1])
+session = jitonnx.load(sys.argv[1])
 with np.load(sys.argv[2]) as stored:
     np.save(sys.argv[3], session.run(None, dict(stored))[0])
 print(*sys.modules)

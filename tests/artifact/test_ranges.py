@@ -76,7 +76,7 @@ def saved(source: bytes, path: Path, shapes: Any) -> tuple[jitonnx.InferenceSess
     """A session for the model, and one for an artifact made of it."""
     session = jitonnx.InferenceSession(source)
     session.save(path, shapes)
-    return session, jitonnx.InferenceSession(path)
+    return session, jitonnx.load(path)
 
 
 def same(one: jitonnx.InferenceSession, other: jitonnx.InferenceSession, feeds: dict[str, np.ndarray]) -> bool:
@@ -118,7 +118,7 @@ def test_same_bits_with_any_number_of_threads(tmp_path: Path, threads: int) -> N
     session, _ = saved(attention(), tmp_path / "a.jitonnx", {"x": ((1, 8), (1, 300), 16)})
     options = jitonnx.SessionOptions()
     options.intra_op_num_threads = threads
-    assert same(session, jitonnx.InferenceSession(tmp_path / "a.jitonnx", options), sequences(8, 200))
+    assert same(session, jitonnx.load(tmp_path / "a.jitonnx", options), sequences(8, 200))
 
 
 def test_several_ranges_and_shapes(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_programs_are_given_up_for_new_ones(tmp_path: Path) -> None:
     session, _ = saved(elementwise(), tmp_path / "e.jitonnx", {"a": ((1, 2000), (1, 2000))})
     options = jitonnx.SessionOptions()
     options.add_session_config_entry("jitonnx.program_megabytes", "1")
-    opened = jitonnx.InferenceSession(tmp_path / "e.jitonnx", options)
+    opened = jitonnx.load(tmp_path / "e.jitonnx", options)
     for rows in range(1, 1200):
         opened.engine.program(((rows, 1), (rows, 1)))
     assert opened.engine.known_program(((1, 1), (1, 1))) is None
@@ -379,7 +379,7 @@ _SCRIPT = """
 import sys
 import numpy as np
 import jitonnx
-session = jitonnx.InferenceSession(sys.argv[1])
+session = jitonnx.load(sys.argv[1])
 with np.load(sys.argv[2]) as stored:
     np.savez(sys.argv[3], **{name: session.run(None, {"x": stored[name]})[0] for name in stored})
 print(*sys.modules)

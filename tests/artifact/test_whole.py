@@ -152,7 +152,7 @@ def test_model_is_loaded_where_it_is_needed(
     third = InferenceSession(model, options())
     assert is_cached(third) and third.save(tmp_path / "saved.jitonnx") == first.save(tmp_path / "first.jitonnx")
     expected = first.run(None, images())[0]
-    for session in (second, third, InferenceSession(tmp_path / "saved.jitonnx")):
+    for session in (second, third, jitonnx.load(tmp_path / "saved.jitonnx")):
         assert np.array_equal(session.run(None, images())[0], expected)
 
 

@@ -14,8 +14,8 @@ import jitonnx
 import jitonnx.demo
 from bench.loop_models import smoothing
 from jitonnx.cli import main
+from jitonnx.magic import MAGIC
 from jitonnx.runtime import cache
-from jitonnx.runtime.artifact import MAGIC
 from tests.session import models
 from tests.session.models import model, node, tensor
 
@@ -84,7 +84,7 @@ def test_shapes_are_those_that_a_session_takes(capsys: pytest.CaptureFixture[str
     out = call(capsys, "explain", str(path), "--dim", "n=4", "--shape", "b=4,1")
     assert "product" in out
     out = call(capsys, "compile", str(path), "--shape", "x=1:8,7", "--shape", "b=1,5", "-o", str(tmp_path / "out"))
-    session = jitonnx.InferenceSession(tmp_path / "out")
+    session = jitonnx.load(tmp_path / "out")
     x, b = np.ones((6, 7), np.float32), np.ones((1, 5), np.float32)
     for rows in (6, 1, 3):
         np.testing.assert_array_equal(session.run(None, {"x": x[:rows], "b": b})[0], np.full((rows, 5), 8, np.float32))
@@ -147,7 +147,11 @@ def test_profile_of_a_loop(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
     assert "region" in out and "1 steps in" in out
     artifact = tmp_path / "loop.jitonnx"
     call(capsys, "compile", str(path), "--dim", "time=7", "-o", str(artifact))
-    assert "profile the model itself" in refusal(capsys, "profile", str(artifact), "--dim", "time=7")
+    assert "profile the model itself" in refusal(capsys, "profile", "--artifact", str(artifact), "--dim", "time=7")
+    for command in ("run", "profile", "explain", "bench", "compile", "info", "optimize"):
+        more = ["-o", str(tmp_path / "out")] if command in ("compile", "optimize") else []
+        assert "open it with jitonnx.load" in refusal(capsys, command, str(artifact), *more)
+    assert "a step that runs its body natively" in call(capsys, "explain", "--artifact", str(artifact))
 
 
 def test_profile(capsys: pytest.CaptureFixture[str], relu_add: str) -> None:
@@ -235,7 +239,7 @@ BAD_FILES = {
     "empty": (b"", "No graph was found in the protobuf"),
     "cut off": (DIGITS[:20_000], "protobuf parsing failed: the field at byte .* truncated"),
     "text": (b"not a model\n" * 9, "protobuf parsing failed"),
-    "artifact, cut off": (MAGIC + bytes(8), "is no compiled model of jitonnx, or it is cut off"),
+    "artifact, cut off": (MAGIC + bytes(8), "It holds machine code, which runs on request alone"),
     "missing operator": (
         model([node("Missing", ["x"], ["y"])], [tensor("x", [2])], [tensor("y", [2])]),
         "Missing",
@@ -373,9 +377,9 @@ def test_compile_for_a_range(capsys: pytest.CaptureFixture[str], relu_add: str, 
     for arguments in (["--shape", "x=1:512,3"], ["--dim", "N=1:512"]):
         assert main(["compile", relu_add, "-o", out, *arguments]) == 0
         assert "compiled for x [1:512, 3]\n" in capsys.readouterr().out
-        assert main(["run", out, "--shape", "x=7,3"]) == 0
+        assert main(["run", "--artifact", out, "--shape", "x=7,3"]) == 0
         capsys.readouterr()
-        assert main(["run", out, "--shape", "x=513,3"]) == 1
+        assert main(["run", "--artifact", out, "--shape", "x=513,3"]) == 1
         assert "It was compiled for: x [1:512, 3]." in capsys.readouterr().err
     assert main(["compile", relu_add, "-o", out, "--shape", "x=1:8,3", "--shape", "x=64,3"]) == 0
     assert "compiled for x [1:8, 3]\ncompiled for x [64, 3]\n" in capsys.readouterr().out

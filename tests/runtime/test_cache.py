@@ -1,7 +1,9 @@
 """The kernel cache: right after damage, with many processes, in folders it cannot or must not use."""
 
+import errno
 import multiprocessing
 import os
+import pwd
 import time
 import warnings
 from pathlib import Path
@@ -105,7 +107,7 @@ def test_folder_that_cannot_be_written(cache: KernelCache, monkeypatch: pytest.M
     def refuse(*_: object, **__: object) -> None:
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr("tempfile.mkstemp", refuse)
+    monkeypatch.setattr(os, "open", refuse)
     with pytest.warns(CacheWarning, match="Read-only file system") as caught:
         cache.put("b", b"two")
         cache.put("c", b"three")
@@ -136,7 +138,7 @@ def test_least_recently_used_go(tmp_path: Path) -> None:
 
 
 def test_temporary_files_of_killed_processes_are_removed(cache: KernelCache) -> None:
-    old, new = cache.directory / "old.tmp", cache.directory / "new.tmp"
+    old, new = (cache.directory / f".{number * 32}.kernel.{number * 8}.tmp" for number in ("0a", "b1"))
     for path in (old, new):
         path.write_bytes(b"half")
     os.utime(old, (time.time() - 7200, time.time() - 7200))
@@ -144,14 +146,67 @@ def test_temporary_files_of_killed_processes_are_removed(cache: KernelCache) -> 
     assert not old.exists() and new.exists()
 
 
+def test_files_of_others_stay(cache: KernelCache) -> None:
+    """The folder may be one that its user keeps other things in: names that the cache does not make are not its own."""
+    cache.put("a", b"one")
+    (entry,) = _files(cache)
+    hidden = cache_module.temporary_name(entry.name)
+    names = ["notes.tmp", "tokenizer.model", "weights.kernel", "tmpab12cd_9.tmp", f"x{entry.name}", f"{entry.name}.bak"]
+    names += [
+        entry.name.upper(),
+        entry.name[1:],
+        f"{entry.stem[:32]}-{entry.stem[:31]}.model",
+        hidden[1:],
+        f"{hidden}~",
+    ]
+    for name in names:
+        (cache.directory / name).write_bytes(bytes(2000))
+        os.utime(cache.directory / name, (1e9, 1e9))
+    again = KernelCache(cache.directory, limit=1000)  # measures the folder at its first write
+    again.put("b", bytes(2000))
+    assert again.info().entries == 0 and again.clear() == 0
+    assert sorted(names) == [path.name for path in _files(cache)]
+
+
+def test_a_folder_that_is_full(cache: KernelCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache_module, "_warned", set())
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.warns(CacheWarning, match="No space left on device"):
+        cache.put("a", b"one")
+    assert cache.get("a") == b"one" and _files(cache) == []
+
+
+def test_a_home_that_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a container's user who has no entry: nothing is kept, and nothing fails."""
+
+    def nobody(number: int) -> None:
+        raise KeyError(number)
+
+    for name in ("JITONNX_CACHE_DIR", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", nobody)
+    monkeypatch.setattr(cache_module, "_warned", set())
+    with pytest.warns(CacheWarning, match="HOME is not set, and the user, number .* JITONNX_CACHE_DIR"):
+        cache = KernelCache()
+    cache.put("a", b"one")
+    assert cache.get("a") == b"one" and cache.model("a", "b") is None and not Path("~").exists()
+    assert cache.keep_model("a", "b", lambda path: 1) is None and cache.info().problem and cache.clear() == 1
+
+
 def test_default_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JITONNX_CACHE_DIR", "/chosen")
     assert default_directory() == Path("/chosen")
+    monkeypatch.setenv("HOME", "/home/somebody")
+    monkeypatch.setenv("JITONNX_CACHE_DIR", "~/chosen")
+    assert default_directory() == Path("/home/somebody/chosen")
     monkeypatch.delenv("JITONNX_CACHE_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", "/xdg")
     assert default_directory() == Path("/xdg/jitonnx")
     monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setenv("HOME", "/home/somebody")
     assert default_directory() == Path("/home/somebody/.cache/jitonnx")
 
 

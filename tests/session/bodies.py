@@ -11,7 +11,7 @@ import numpy as np
 import onnxruntime
 from onnx import helper
 
-from jitonnx import InferenceSession
+from jitonnx import InferenceSession, load
 from jitonnx.engine.pipeline import Engine
 from jitonnx.saved.saving import model_info, write_cached
 from tests.session.models import node
@@ -54,7 +54,7 @@ def check_kept(session: InferenceSession, feeds: Sequence[dict[str, Any]], resul
         return  # which needs the model
     with tempfile.TemporaryDirectory() as folder:
         write_cached([engine], [], model_info(session._model.description), Path(folder) / "kept")
-        kept = InferenceSession(Path(folder) / "kept")
+        kept = load(Path(folder) / "kept")
         assert repr(kept.get_inputs()) == repr(session.get_inputs()) and kept.declared_inputs == session.declared_inputs
         for feed, result in zip(feeds, results, strict=True):
             for ours, expected in zip(kept.run(None, feed), result, strict=True):

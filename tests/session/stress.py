@@ -257,7 +257,7 @@ class Shared:
         ranges = {"layers": {"x": ((1, 4096), (1, 4), 8)}, "lookup": {"i": ((1, 4096),)}}
         with session(case) as made:
             made.save(path, ranges[case.name])
-        return lambda: jitonnx.InferenceSession(str(path), options(case.entries))
+        return lambda: jitonnx.load(str(path), options(case.entries))
 
     def choose(self, chosen: random.Random) -> tuple[int, Case, jitonnx.InferenceSession]:
         place = chosen.randrange(len(self.slots))

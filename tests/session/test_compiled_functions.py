@@ -292,5 +292,5 @@ def test_an_artifact_holds_it(tmp_path: Any) -> None:
     session = jitonnx.InferenceSession(model([named("Escape", ["x"], ["y"])], sizes=["n"]), options(Escape))
     session.save(tmp_path / "model.jitonnx", {"x": ((1, 64),)})
     x = np.linspace(-2, 2, 30).astype(np.float32)
-    (y,) = jitonnx.InferenceSession(tmp_path / "model.jitonnx").run(None, {"x": x})
+    (y,) = jitonnx.load(tmp_path / "model.jitonnx").run(None, {"x": x})
     np.testing.assert_array_equal(y, escape(x))

@@ -59,7 +59,7 @@ def test_denormals_as_zero(shape: list[Any], threads: int) -> None:
 def test_denormals_as_zero_in_artifacts(tmp_path: Path) -> None:
     path = tmp_path / "denormals.jitonnx"
     jitonnx.InferenceSession(model([8, 64]), options(None, 1)).save(path)
-    (y, z) = jitonnx.InferenceSession(path, options("1", 1)).run(None, {"x": np.full((8, 64), SMALL)})
+    (y, z) = jitonnx.load(path, options("1", 1)).run(None, {"x": np.full((8, 64), SMALL)})
     assert not y.any() and not z.any()
 
 

@@ -201,6 +201,6 @@ def test_saved_and_opened(kind: str, tmp_path: Path) -> None:
     session = jitonnx.InferenceSession(data)
     session.save(path)
     (expected,) = session.run(None, {"x": x})
-    (result,) = jitonnx.InferenceSession(path).run(None, {"x": x})
+    (result,) = jitonnx.load(path).run(None, {"x": x})
     assert result.dtype == ELEMENTS[kind][1]
     np.testing.assert_array_equal(result.view(np.uint16), expected.view(np.uint16))

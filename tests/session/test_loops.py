@@ -14,7 +14,7 @@ import onnxruntime
 import pytest
 
 from bench.loop_models import lstm_decoder, product, transformer_decoder
-from jitonnx import InferenceSession, RunOptions, SessionOptions
+from jitonnx import InferenceSession, RunOptions, SessionOptions, load
 from jitonnx.engine.loops import LoopStep
 from jitonnx.engine.pipeline import Engine
 from jitonnx.engine.schedule import NativeStep
@@ -393,7 +393,7 @@ def test_artifacts(model: bytes, tmp_path: Path) -> None:
     if "begins" not in names and "w" not in names:
         feeds = [{**feed, "x": np.array([1])} for feed in feeds]
     session.save(tmp_path / "loop.jitonnx", {name: value.shape for name, value in feeds[0].items()})
-    opened = InferenceSession(tmp_path / "loop.jitonnx")
+    opened = load(tmp_path / "loop.jitonnx")
     for feed in feeds:
         for ours, expected in zip(opened.run(None, feed), session.run(None, feed), strict=True):
             np.testing.assert_array_equal(ours, expected)

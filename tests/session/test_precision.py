@@ -370,7 +370,7 @@ def test_artifacts_say_what_they_need(tmp_path: Path) -> None:
     made, _ = layers()
     run = session(made)
     run.save(tmp_path / "m.jitonnx", {"x": (2, 7, 64)})
-    opened = jitonnx.InferenceSession(str(tmp_path / "m.jitonnx"))
+    opened = jitonnx.load(str(tmp_path / "m.jitonnx"))
     feeds = {"x": random(2, 7, 64)}
     np.testing.assert_array_equal(opened.run(None, feeds)[0], run.run(None, feeds)[0])
     needed = set(TILE_FEATURES) if host().bfloat16_products == "tiles" else {"bf16"}

@@ -65,6 +65,7 @@ NAMES = [
     "get_version_string",
     "has_collective_ops",
     "install_as_onnxruntime",
+    "load",
     "preload_dlls",
     "print_debug_info",
     "register",

@@ -197,7 +197,7 @@ def test_attention_in_an_artifact_for_a_range_of_sizes(tmp_path: Path) -> None:
     contents = model(author.nodes, inputs, [tensor(y, None)], author.constants)
     session, file = jitonnx.InferenceSession(contents), tmp_path / "model.jitonnx"
     session.save(file, {"q": ((1, 4), (2, 64), 16), "k": ((1, 4), 16, (2, 64))})
-    opened = jitonnx.InferenceSession(file)
+    opened = jitonnx.load(file)
     for batch, steps in ((1, 2), (3, 40), (4, 64)):
         feeds = {"q": normal(batch, steps, 16), "k": normal(batch, 16, steps)}
         np.testing.assert_array_equal(opened.run(None, feeds)[0], session.run(None, feeds)[0])

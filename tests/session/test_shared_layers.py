@@ -47,7 +47,7 @@ def _model(kind: str, direction: str = "forward", linear: int = 1) -> bytes:
 def _session(model: bytes | Path, threads: int) -> jitonnx.InferenceSession:
     options = jitonnx.SessionOptions()
     options.intra_op_num_threads = threads
-    return jitonnx.InferenceSession(model if isinstance(model, bytes) else str(model), options)
+    return jitonnx.InferenceSession(model, options) if isinstance(model, bytes) else jitonnx.load(model, options)
 
 
 def _feed(batch: int = 1) -> dict[str, np.ndarray]:

@@ -12,7 +12,7 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from jitonnx import GraphOptimizationLevel, InferenceSession, SessionOptions
+from jitonnx import GraphOptimizationLevel, InferenceSession, SessionOptions, load
 from jitonnx.engine.schedule import NativeStep
 from jitonnx.errors import Error, InvalidArgument
 from jitonnx.ir.dtypes import DType
@@ -230,11 +230,11 @@ def test_artifacts(tmp_path: Path) -> None:
         session = session_of(model)
         expected = session.run(None, feeds)
         session.save(tmp_path / "model.jitonnx", {name: x.shape for name, x in feeds.items()})
-        assert_equal(InferenceSession(tmp_path / "model.jitonnx").run(None, feeds), expected)
+        assert_equal(load(tmp_path / "model.jitonnx").run(None, feeds), expected)
     model, feeds, _ = WHOLES["a shape of strings"]
     for size in (3, (0, 5)):
         session_of(model).save(tmp_path / "model.jitonnx", {"text": (size,)})
-        artifact = InferenceSession(tmp_path / "model.jitonnx")
+        artifact = load(tmp_path / "model.jitonnx")
         assert artifact.run(None, {**feeds, "text": ["a", "b", "c"]})[0].tolist() == [3.0] * 3
         with pytest.raises(InvalidArgument, match=r"expected: \(tensor\(string\)\)"):
             artifact.run(None, {**feeds, "text": np.zeros(3)})

@@ -311,7 +311,7 @@ def test_a_child_and_an_artifact_draw_numbers_of_their_own(tmp_path: Path) -> No
     path, template = tmp_path / "drawn.jitonnx", case("RandomNormal", 22, shape=[50])
     session = InferenceSession(build(template))
     session.save(path)
-    opened = [InferenceSession(str(path)) for _ in range(2)]
+    opened = [jitonnx.load(str(path)) for _ in range(2)]
     numbers = [session.run(None, {})[0], *(one.run(None, {})[0] for one in opened for _ in range(2))]
     reader, writer = os.pipe()
     child = os.fork()
