@@ -14,6 +14,7 @@ import numpy as np
 
 from jitonnx.computation import computations as c
 from jitonnx.computation import expr as e
+from jitonnx.defects import is_defect
 from jitonnx.ir.assumptions import Assumptions
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.dtypes import COMPILED, HALVES, DType
@@ -256,8 +257,16 @@ def spelled(node: Node) -> tuple[list[Statement], tuple[Value, ...]]:
     return to.statements, as_tuple(node.operator.lower(to, *node.inputs))
 
 
+class LoweringDefect(Exception):
+    """The lowering of a node's operator failed in itself."""
+
+    def __init__(self, node: Node, error: Exception) -> None:
+        super().__init__(f"{describe(node)}: {error}")
+        self.node, self.error = node, error
+
+
 def lower(graph: Graph) -> Lowered:
-    """The statements of a graph whose types are inferred. Errors name the node."""
+    """The statements of a graph whose types are inferred. Errors name the node; LoweringDefect are our own."""
     with inferring(graph.assumptions.apart()) as context:
         return _lowered(graph, context)
 
@@ -286,6 +295,10 @@ def _lowered(graph: Graph, context: InferenceContext) -> Lowered:
                 results = as_tuple(node.operator.lower(to, *inputs))
         except InferenceError as error:
             raise InferenceError(f"{describe(node)}: {error}") from error
+        except Exception as error:
+            if not is_defect(error):
+                raise
+            raise LoweringDefect(node, error) from error
         for value, result in zip(node.outputs, results, strict=False):
             values[value] = result if result in to.counts else _settled(to, result, value.type)
             if values[value] in to.unnamed:

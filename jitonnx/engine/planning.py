@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from jitonnx.computation.lowering import lower
+from jitonnx.computation.lowering import Lowered, LoweringDefect, lower
+from jitonnx.defects import survive, told
 from jitonnx.engine.partition import (
     Part,
     host_nodes,
@@ -17,12 +18,15 @@ from jitonnx.engine.partition import (
 from jitonnx.engine.schedule_plan import UNBOUNDED, Counted, HostNode, LoopNode, SchedulePlan, Segment
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.extract import extract, substituted, told_numbers, with_sizes
-from jitonnx.ir.graph import Graph, Node, Value
+from jitonnx.ir.graph import Graph, Node, Value, describe
 from jitonnx.plan.choices import Choices
-from jitonnx.plan.make import make_plan
+from jitonnx.plan.make import PlanningDefect, make_plan
 from jitonnx.plan.plan import Plan
 from jitonnx.plan.planner import UnplannableError
 from jitonnx.target import Target
+
+FAILED = "jitonnx failed to plan it"
+"""Why a node is left to the host that has a kernel."""
 
 
 def plan_schedule(graph: Graph, target: Target, choices: Choices) -> SchedulePlan:
@@ -153,14 +157,39 @@ def _counted(graph: Graph) -> Iterator[Counted]:
 
 def plan_native(graph: Graph, target: Target, choices: Choices) -> Plan | dict[Node, str]:
     """The plan of a graph; or the nodes that have to be left to the host."""
-    lowered = lower(graph)
+    try:
+        lowered = lower(graph)
+    except LoweringDefect as defect:
+        survive(defect.error, f"lowering {describe(defect.node)}", "it is evaluated on NumPy")
+        return {defect.node: f"{FAILED}: {told(defect.error)}"}
     hosts = without_kernel(lowered)
     if hosts:
         return hosts
-    try:
-        return make_plan(lowered, target, choices)
-    except UnplannableError as error:
-        return {error.node: error.reason}
+    apart: set[Node] = set()
+    plain = False
+    while True:
+        try:
+            return make_plan(lowered, target, choices, apart, plain)
+        except UnplannableError as error:
+            return {error.node: error.reason}
+        except PlanningDefect as defect:
+            found = _without(defect, lowered, apart, plain)
+        if found:
+            return found
+        plain = not defect.groups
+
+
+def _without(defect: PlanningDefect, lowered: Lowered, apart: set[Node], plain: bool) -> dict[Node, str]:
+    """What is left out where the planner failed: fusion first (none: plan anew), then kernels for the nodes given."""
+    groups = defect.groups or [list(dict.fromkeys(statement.node for statement in lowered.statements))]
+    doing = f"planning {' and '.join(describe(group[-1]) for group in defect.groups[:3]) or 'nodes together'}"
+    fused = [node for group in groups for node in group if len(group) > 1 and node not in apart]
+    if fused and not plain:
+        survive(defect.error, doing, "nodes that are done together elsewhere are done one by one")
+        apart.update(fused)
+        return {}
+    survive(defect.error, doing, "this is evaluated on NumPy")
+    return {node: f"{FAILED}: {told(defect.error)}" for group in groups for node in group}
 
 
 def _settled(value: Value, sizes: Mapping[str, DimLike]) -> Value:
