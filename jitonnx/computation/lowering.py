@@ -16,7 +16,7 @@ from jitonnx.computation import computations as c
 from jitonnx.computation import expr as e
 from jitonnx.defects import is_defect
 from jitonnx.ir.assumptions import Assumptions
-from jitonnx.ir.dims import DimLike
+from jitonnx.ir.dims import Dim, DimLike
 from jitonnx.ir.dtypes import COMPILED, HALVES, DType
 from jitonnx.ir.graph import Graph, Node, Value, describe
 from jitonnx.ir.inference import InferenceContext, inferring, unnoted
@@ -102,7 +102,8 @@ class Lowering:
         shape = self.context.broadcast_shapes(*(value.shape for value in operands))
         if shape is None:
             raise InferenceError(f"shapes do not broadcast: {', '.join(map(repr, operands))}")
-        return self.emit(c.Map(expression), operands, TensorType(expression.dtype, shape))
+        fitted = [self._with_ones(value, shape) for value in operands]
+        return self.emit(c.Map(expression), fitted, TensorType(expression.dtype, shape))
 
     def fill(self, expression: e.Expr, shape: Sequence[DimLike]) -> Value:
         """A tensor of `shape`; the expression reads coordinates only."""
@@ -153,7 +154,25 @@ class Lowering:
         """Repeated to `shape`."""
         if tuple(shape) == x.shape:
             return x
-        return self.emit(c.Broadcast(tuple(shape)), (x,), TensorType(x.dtype, tuple(shape)))
+        return self.emit(c.Broadcast(tuple(shape)), (self._with_ones(x, shape),), TensorType(x.dtype, tuple(shape)))
+
+    def _with_ones(self, x: Value, shape: Sequence[DimLike]) -> Value:
+        """The value as it is broadcast to `shape`: the sizes that are taken to be 1 are, where all that follows sees it.
+
+        Expressions stand for them where the sizes of a run are an example of what is assumed: `n//2` for 3 elements.
+        """
+        missing = len(shape) - len(x.shape)
+        sizes = tuple(
+            1 if dim != shape[missing + axis] and self._is_repeated(dim, shape[missing + axis]) else dim
+            for axis, dim in enumerate(x.shape)
+        )
+        return x if sizes == x.shape else self.emit(c.Broadcast(sizes), (x,), TensorType(x.dtype, sizes))
+
+    def _is_repeated(self, dim: DimLike, size: DimLike) -> bool:
+        """Whether an axis of a size that is not known to be 1 is repeated to another size."""
+        return (
+            isinstance(dim, Dim) and size != 1 and not self.context.assume_equal(dim, size)
+        ) and self.context.assume_equal(dim, 1)
 
     def slice(self, x: Value, starts: Sequence[DimLike], steps: Sequence[int], shape: Sequence[DimLike]) -> Value:
         """Elements starts[a] + i * steps[a] of each axis a; one entry an axis in all three."""
@@ -224,6 +243,7 @@ class Lowering:
         batch = self.context.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         if batch is None:
             raise InferenceError(f"leading axes of {a} and {b} do not broadcast")
+        a, b = (self._with_ones(x, (*batch, *x.shape[-2:])) for x in (a, b))
         return self.emit(c.MatMul(), (a, b), TensorType(a.dtype, (*batch, a.shape[-2], b.shape[-1])))
 
     def host(self, operator: Operator, operands: Sequence[Value | None]) -> tuple[Value, ...]:

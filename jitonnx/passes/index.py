@@ -17,7 +17,7 @@ import numpy as np
 
 from jitonnx.ir.dims import DimLike, not_negative
 from jitonnx.ir.dtypes import DType
-from jitonnx.ir.graph import Node, Value
+from jitonnx.ir.graph import Graph, Node, Value
 from jitonnx.ir.operator import Operator, evaluate_arrays
 from jitonnx.ops.onnx.arithmetic import Add, Mul, Neg, Sub
 from jitonnx.ops.onnx.cast import Cast
@@ -61,7 +61,8 @@ class Affine:
 class Analysis:
     """Affine functions and uniform values of one graph, computed when asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
         self._affine: dict[Value, Affine | None] = {}
         self._uniform: dict[Value, np.ndarray | None] = {}
 
@@ -81,7 +82,7 @@ class Analysis:
         node = value.producer
         if node is None:
             return None
-        if (step := step_of(value)) is not None and node.inputs[0] is not None:
+        if (step := step_of(value, self._graph.assumptions)) is not None and node.inputs[0] is not None:
             given = self.affine(node.inputs[0])
             view = apply_step(identity(node.inputs[0].shape), step)
             return _through(view, given) if view is not None and given is not None else None
@@ -109,7 +110,7 @@ class Analysis:
             return None
         if (known := self.affine(value)) is not None and known.uniform and isinstance(known.offset, int):
             return np.asarray(known.offset, value.dtype.numpy)
-        if step_of(value) is not None or isinstance(node.operator, Expand):
+        if step_of(value, self._graph.assumptions) is not None or isinstance(node.operator, Expand):
             return self.uniform(node.inputs[0])
         if isinstance(node.operator, ConstantOfShape):
             return np.asarray(evaluate_arrays(node.operator, [np.ones(1, np.int64)])[0]).reshape(())

@@ -191,7 +191,7 @@ class Edit:
     def facts(self, kind: type[Fact]) -> Fact:
         """The graph's one instance of an analysis, which remembers what it found until the graph has changed."""
         if kind not in self._facts:
-            self._facts[kind] = kind()
+            self._facts[kind] = kind(self.graph)  # type: ignore[call-arg]
         return self._facts[kind]
 
     # ------------------------------------------------------------ for the driver of rules
