@@ -190,7 +190,8 @@ class Edit:
         """The graph's one instance of an analysis, which remembers what it found until the graph has changed."""
         if kind not in self._facts:
             self._facts[kind] = kind()
-        return self._facts[kind]
+        found: Fact = self._facts[kind]
+        return found
 
     # ------------------------------------------------------------ for the driver of rules
 
