@@ -26,6 +26,7 @@ from jitonnx.api.entries import (
     ARTIFACT_FORMAT,
     DENORMAL_AS_ZERO,
     EXTERNAL_DATA_FOLDER,
+    KEEP_MODEL,
     MODEL_FORMAT,
     OPTIMIZED_EXTERNAL,
     OPTIMIZED_EXTERNAL_LEAST,
@@ -224,7 +225,7 @@ class OpenedModel:
                 raise Fail(
                     f"{self.path} was written to since the session was made, which took the compiled model from the "
                     "kernel cache: make a new session (or set the configuration entry "
-                    f"{model_cache.KEEP_MODEL} to 0, and sessions load the whole model)"
+                    f"{KEEP_MODEL} to 0, and sessions load the whole model)"
                 )
             self._compile(self._loaded(opened.file.content()))
             self.cache_key = opened._replace(file=None)

@@ -232,10 +232,12 @@ def _erf(x: np.ndarray) -> np.ndarray:
 
 def _divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if a.dtype.kind == "f":
-        return a / b
+        quotient: np.ndarray = a / b
+        return quotient
     safe = np.where(b == 0, 1, b)
     inexact = np.remainder(a, safe) != 0
-    return (np.floor_divide(a, safe) + (inexact & ((a < 0) != (safe < 0)))).astype(a.dtype)
+    whole: np.ndarray = (np.floor_divide(a, safe) + (inexact & ((a < 0) != (safe < 0)))).astype(a.dtype)
+    return whole
 
 
 UNARY: dict[str, Callable[[np.ndarray], np.ndarray]] = {

@@ -230,7 +230,7 @@ class Lowering:
     def concat(self, operands: Sequence[Value], axis: int) -> Value:
         """Operands one behind the other along `axis` (>= 0)."""
         shape = list(operands[0].shape)
-        shape[axis] = sum(value.shape[axis] for value in operands)  # type: ignore[arg-type]
+        shape[axis] = sum(value.shape[axis] for value in operands)
         return self.emit(c.Concat(axis), operands, TensorType(operands[0].dtype, tuple(shape)))
 
     def reduce(self, kind: str, x: Value, axes: Sequence[int], keepdims: bool) -> Value:

@@ -133,9 +133,11 @@ def original_coordinates(
 
 def _round(x: np.ndarray, nearest: str) -> np.ndarray:
     if nearest == "floor":
-        return np.floor(x)
+        lower: np.ndarray = np.floor(x)
+        return lower
     if nearest == "ceil":
-        return np.ceil(x)
+        upper: np.ndarray = np.ceil(x)
+        return upper
     if nearest == "round_prefer_floor":
         return np.ceil(x - np.float32(0.5))
     return np.floor(x + np.float32(0.5))

@@ -145,7 +145,7 @@ class Writer:
             found: dict[int, Any] = dict(evaluator.recorded(given))
         except Unrecordable as error:
             raise NotChainable(str(error)) from error
-        return [found.get(row, size) for row, size in enumerate(sizes)]  # type: ignore[misc]
+        return [found.get(row, size) for row, size in enumerate(sizes)]
 
     # ------------------------------------------------------------ places
 

@@ -195,7 +195,7 @@ class Engine(ModelEngine):
         """The shapes of the inputs where they can have no others."""
         if not all(kind.static for kind in self._input_types):
             return None
-        return tuple(tuple(map(int, kind.shape or ())) for kind in self._input_types)  # type: ignore[arg-type]
+        return tuple(tuple(map(int, kind.shape or ())) for kind in self._input_types)
 
     def program(self, shapes: Shapes) -> RunnableProgram | None:
         """The program for concrete input shapes, made at their first use.

@@ -269,7 +269,7 @@ def exact_divide(a: DimLike, b: DimLike) -> DimLike | None:
 
 def product(dims: Iterable[DimLike]) -> DimLike:
     """The product of dimensions; 1 of none."""
-    return math.prod(dims)  # type: ignore[arg-type]
+    return math.prod(dims)
 
 
 def known(dims: Iterable[DimLike]) -> bool:
@@ -390,7 +390,7 @@ def evaluate(dim: DimLike, values: Mapping[str, int]) -> int:
             known[atom] = values[atom.text]
         else:
             a, b = (_replaced(operand, known) for operand in _operands(atom))
-            known[atom] = a // b if atom.function == "//" else max(a, b)  # type: ignore[operator,type-var,assignment]
+            known[atom] = a // b if atom.function == "//" else max(a, b)  # type: ignore[type-var,assignment]
     return _replaced(dim, known)  # type: ignore[return-value]
 
 
@@ -408,7 +408,7 @@ def substitute(dim: DimLike, values: Mapping[str, DimLike]) -> DimLike:
 
 def _replaced(dim: DimLike, by: Mapping[Atom, DimLike]) -> DimLike:
     """The sum of a dimension's terms with something for each atom."""
-    return sum((math.prod([by[atom] for atom in monomial], start=c) for monomial, c in _terms(dim)), 0)  # type: ignore[misc]
+    return sum((math.prod([by[atom] for atom in monomial], start=c) for monomial, c in _terms(dim)), 0)
 
 
 def python_source(dim: DimLike, names: Mapping[Atom, str]) -> str:

@@ -192,7 +192,8 @@ class Edit:
         """The graph's one instance of an analysis, which remembers what it found until the graph has changed."""
         if kind not in self._facts:
             self._facts[kind] = kind(self.graph)  # type: ignore[call-arg]
-        return self._facts[kind]
+        found: Fact = self._facts[kind]
+        return found
 
     # ------------------------------------------------------------ for the driver of rules
 

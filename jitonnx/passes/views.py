@@ -9,6 +9,7 @@ Slice moves offsets; so any chain of them is one View, and a View is written bac
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from jitonnx.ir.assumptions import Assumptions
 from jitonnx.ir.dims import DimLike, ceil_divide, exact_divide, maximum, not_negative, product
@@ -25,7 +26,7 @@ from jitonnx.records import dataclass
 
 INT64_MIN = -(2**63)
 
-Step = tuple
+Step = tuple[Any, ...]
 """("slice", starts, steps, shape), ("reshape", shape) or ("transpose", permutation)."""
 
 

@@ -256,13 +256,13 @@ def _compile(name: str) -> bytes:
     parsed.verify()
     level = 0 if name in _SELDOM else 2
     machine = llvm.Target.from_triple(module.triple).create_target_machine(opt=level, reloc="pic", codemodel="small")
-    if name in _SELDOM:
-        return machine.emit_object(parsed)
-    passes = llvm.create_new_module_pass_manager()
-    for each in _PASSES:
-        getattr(passes, f"add_{each}_pass")()
-    passes.run(parsed, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2)))
-    return machine.emit_object(parsed)
+    if name not in _SELDOM:
+        passes = llvm.create_new_module_pass_manager()
+        for each in _PASSES:
+            getattr(passes, f"add_{each}_pass")()
+        passes.run(parsed, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2)))
+    code: bytes = machine.emit_object(parsed)
+    return code
 
 
 def _define(name: str, module: Any) -> None:

@@ -161,7 +161,7 @@ class AffineGrid(Operator):
             axes = count_of(size) - 2
         return TensorType(theta.dtype, (theta.shape[0], *(None,) * axes, axes))  # type: ignore[arg-type]
 
-    def _size(self, context: InferenceContext, theta: Value, size: list) -> list:
+    def _size(self, context: InferenceContext, theta: Value, size: list[Any]) -> list[Any]:
         axes = len(size) - 2
         if axes not in (2, 3) or len(theta.shape) != 3:
             raise InferenceError(f"theta {theta.type}, size {size}: [N, 2, 3] and 4, or [N, 3, 4] and 5 sizes expected")

@@ -412,7 +412,8 @@ def _to_narrow_float(x: np.ndarray, dtype: DType, saturate: bool) -> np.ndarray:
     import ml_dtypes
 
     if saturate:
-        largest = float(ml_dtypes.finfo(dtype.numpy).max)
+        finfo: Any = ml_dtypes.finfo
+        largest = float(finfo(dtype.numpy).max)
         x = np.where(np.isnan(x), x, np.clip(x, -largest, largest))
     return x.astype(dtype.numpy)
 

@@ -137,7 +137,7 @@ class SplitToSequence(Operator):
         size = None
         if split.constant is not None and split.constant.size:
             sizes = set(integers_of(split, "split"))
-            divides = split.shape != () or (isinstance(x.shape[axis], int) and x.shape[axis] % max(sizes) == 0)  # type: ignore[operator]
+            divides = split.shape != () or (isinstance(x.shape[axis], int) and x.shape[axis] % max(sizes) == 0)
             size = sizes.pop() if len(sizes) == 1 and divides else None
         return SequenceType(TensorType(x.dtype, (*rest[0], size, *rest[1])))  # type: ignore[arg-type]
 
