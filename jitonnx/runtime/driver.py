@@ -71,6 +71,8 @@ _EXIT_SECONDS = 5.0
 _making = forks.WorkLock()
 _images: dict[str, Mapping[str, int]] = {}
 """The keys are parts, the values say where the functions of each lie."""
+_beginning = forks.lock()
+"""Held where `_begun` changes."""
 _begun: set[str] = set()
 """Parts that a thread of their own has been begun for; a child process begins anew."""
 forks.in_child(_begun.clear)
@@ -125,9 +127,10 @@ def make_ahead(parts: Iterable[str]) -> bool:
     Returns whether this process has them all now.
     """
     missing = [part for part in dict.fromkeys(parts) if part not in _images and not _taken(part)]
-    begin = [part for part in missing if part not in _begun]
-    if begin:
+    with _beginning:
+        begin = [part for part in missing if part not in _begun]
         _begun.update(begin)
+    if begin:
         thread = threading.Thread(target=lambda: list(map(image, begin)), name="jitonnx-driver", daemon=True)
         thread.start()
         atexit.register(thread.join, _EXIT_SECONDS)  # a process must not end while LLVM is at work
