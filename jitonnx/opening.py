@@ -311,17 +311,16 @@ class OpenedModel:
                 "an artifact has no model that could be written: give optimized_model_filepath with the ONNX file"
             )
         if not isinstance(self._source, str | bytes):
-            raise TypeError(
-                f"give the path of an artifact, its bytes or a binary file object, not a {type(self._source)}"
-            )
+            given = type(self._source).__name__
+            raise TypeError(f"give the path of an artifact, its bytes or a binary file object, not a {given}")
         try:
             artifact = open_artifact(self._source, switch(options, VERIFY, False))
         except FileNotFoundError as error:
             raise NoSuchFile(
-                f"Load model from {self._source} failed. File doesn't exist (the working directory is {Path.cwd()})"
+                f"Load model from {self.path} failed. File doesn't exist (the working directory is {Path.cwd()})"
             ) from error
         except OSError as error:
-            raise Fail(f"{self._source} cannot be read: {error.strerror or error}") from error
+            raise Fail(f"{self.path} cannot be read: {error.strerror or error}") from error
         except ArtifactError as error:
             raise Fail(str(error)) from error
         description = described(artifact.model)._replace(overridable={})  # it is compiled with the defaults
@@ -424,8 +423,8 @@ class OpenedModel:
         options = self._options
         if options.entry(MODEL_FORMAT) not in (None, "", "ONNX"):
             raise Fail(
-                f"models of the format {options.entry(MODEL_FORMAT)!r} cannot be read; give an ONNX file, or an artifact "
-                f"as {ARTIFACT_FORMAT!r}"
+                f"models of the format {options.entry(MODEL_FORMAT)!r} cannot be read; give an ONNX file, or an "
+                f"artifact as {ARTIFACT_FORMAT!r}"
             )
         model = load(
             source,

@@ -57,8 +57,8 @@ terminal."""
 class InferenceSession(Session):
     """A model that is loaded, compiled and ready to run; from several Python threads at once if need be.
 
-    path_or_bytes: a path, the file's bytes, a binary file object, or a ModelProto, of an ONNX model. Nothing in it is run
-    as code. What `save` wrote is opened by `jitonnx.load`.
+    path_or_bytes: a path, the file's bytes, a binary file object, or a ModelProto, of an ONNX model. Nothing in it is
+    run as code. What `save` wrote is opened by `jitonnx.load`.
     sess_options: a `SessionOptions`. With the configuration entry `session.load_model_format` = "JITONNX" the source is
     such a file.
     providers, provider_options: as for onnxruntime; jitonnx has the CPU's alone and warns of others.
@@ -320,10 +320,11 @@ class InferenceSession(Session):
 
 
 def load(artifact: Any, sess_options: SessionOptions | None = None, **kwargs: Any) -> InferenceSession:
-    """A session for a compiled model, a file that `InferenceSession.save` or `jitonnx compile` wrote. (Not in onnxruntime.)
+    """A session for a compiled model, a file that `InferenceSession.save` or `jitonnx compile` wrote.
 
-    The file holds machine code, which runs in this process: open those alone whose writer you trust as the writer of a
-    program (SECURITY.md). It is ready at once, and takes the shapes, and ranges of them, that it was saved for.
+    (Not in onnxruntime.) The file holds machine code, which runs in this process: open those alone whose writer you
+    trust as the writer of a program (SECURITY.md). It is ready at once, and takes the shapes, and ranges of them, that
+    it was saved for.
 
     artifact: a path, the file's bytes, or a binary file object. sess_options, kwargs: as of `InferenceSession`. The
     session's options have the configuration entry `session.load_model_format` = "JITONNX", which asks for the same.

@@ -53,11 +53,14 @@ class BoundEngine:
         self.plain, self.named = feeding.PlainInputs(declared), feeding.NamedSizes(declared)
 
     def shapes(self, feeds: Any) -> Shapes | None:
-        """The shapes of feeds; None if they are not a mapping of arrays."""
+        """The shapes of feeds; None if they are not a mapping of arrays. What says its shape as anything but a tuple is
+        none."""
         try:
-            return tuple([feeds[name].shape for name in self.names])
+            shapes = tuple([feeds[name].shape for name in self.names])
+            hash(shapes)
         except (KeyError, AttributeError, TypeError, IndexError):
             return None
+        return shapes
 
 
 def in_background(engine: AnyEngine) -> TypeIs[BackgroundEngine]:

@@ -58,10 +58,13 @@ class ExternalData:
     def _map(self, location: str, what: str) -> memoryview:
         path = self._path(location, what)
         if path not in self._maps:
-            with open(path, "rb") as file:
-                size = os.fstat(file.fileno()).st_size
-                # An empty file cannot be mapped.
-                view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)) if size else memoryview(b"")
+            try:
+                with open(path, "rb") as file:
+                    size = os.fstat(file.fileno()).st_size
+                    # An empty file cannot be mapped.
+                    view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)) if size else memoryview(b"")
+            except OSError as error:
+                raise Fail(f"{what}: the external data {location!r} cannot be read: {error.strerror}") from error
             self._maps[path] = view
         return self._maps[path]
 
@@ -77,16 +80,23 @@ class ExternalData:
                 f"{failed}the model was not loaded from a path, so the folder of {location!r} is not known; "
                 "give external_data_folder"
             )
-        real = Path(os.path.realpath(self._folder / location))
+        try:
+            real = Path(os.path.realpath(self._folder / location))
+        except (OSError, ValueError) as error:
+            raise Fail(f"{failed}External data path cannot be read: {location[:100]!r}: {error}") from error
         if not any(real.is_relative_to(folder) for folder in self._allowed):
             allowed = " or ".join(f'"{folder}"' for folder in self._allowed)
             raise Fail(
                 f"{failed}External data path escapes model directory. location: {location!r}, "
                 f'resolved path: "{real}", allowed directory: {allowed}'
             )
-        if not real.exists():
-            raise Fail(f'{failed}External data path does not exist: "{real}"')
-        if not stat.S_ISREG(real.stat().st_mode):
+        try:
+            found = real.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            raise Fail(f'{failed}External data path does not exist: "{real}"') from None
+        except OSError as error:  # a name that is too long for a file, a folder that may not be read
+            raise Fail(f"{failed}External data path cannot be read: {location[:100]!r}: {error.strerror}") from error
+        if not stat.S_ISREG(found.st_mode):
             raise Fail(f'{failed}External data path is not a regular file: "{real}"')
         return real
 

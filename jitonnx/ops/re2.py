@@ -1,18 +1,20 @@
-"""Regular expressions in RE2's syntax as expressions of Python's `re` that match the same texts.
+"""Regular expressions in RE2's syntax, matched in time that grows with the text alone.
 
-RE2 and `re` agree on most of their syntax, and a full match does not depend on which of several ways to match comes
-first, so what differs is rewritten piece by piece: classes of characters are ASCII's, `$` is the very end, a brace
-that does not count is itself, `\\Q...\\E` quotes, flags may change in the middle. What only `re` has (references to
-groups, looking ahead and behind) is refused as RE2 refuses it. So are `\\pN` and `\\C`, the flag U and what RE2's
-limits forbid. `re` goes back where RE2 does not: a pattern with nested repetitions may take long on a text that it does
-not match.
+A pattern becomes a tree, the tree a nondeterministic automaton, and that is run on all its states at once: the sets of
+states that a text leads to are made when they are first met, and kept with the character that leads from one to
+another (`_Machine`). So a text costs a step a character, as in RE2, however a pattern repeats what repeats. What one
+character has to be (a class, `.`, a letter of either case) is asked of Python's `re`, which agrees with RE2 about it.
+
+What only backtracking can do (references to groups, looking ahead and behind) is refused as RE2 refuses it. So are
+`\\pN` and `\\C`, the flag U and what RE2's limits forbid.
 """
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Callable
-from typing import NoReturn
+from collections.abc import Iterator
+from typing import NamedTuple, NoReturn, TypeAlias
 
 CLASSES = {
     "d": "0-9",
@@ -55,144 +57,377 @@ POSIX = {
 CONTROLS = {"a": 7, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11}
 MOST_REPETITIONS = 1000
 
+MOST_NESTED = 100
+"""Groups in each other, which functions that call themselves follow."""
+MOST_NODES = 100_000
+"""Places of an automaton, in which a piece that is counted stands as often as it may occur."""
+_MOST_KEPT = 1 << 18
+"""Places in the sets that a machine keeps, after which it begins anew."""
+
 _COUNT = re.compile(r"\{(\d+)(,(\d*))?\}", re.ASCII)
 _GROUP = re.compile(r"\(\?(?:P?<(?P<name>\w+)>|(?P<flags>[a-zA-Z]*(?:-[a-zA-Z]+)?)(?P<end>[:)]))", re.ASCII)
 
 
-def compiled(pattern: str) -> re.Pattern[str]:
-    """The expression of `re` for a pattern in RE2's syntax. ValueError for what is not, or has no counterpart."""
-    text = _Translation(pattern).text()
-    try:
-        return re.compile(text)
-    except (re.error, OverflowError) as error:
-        raise ValueError(f"pattern {pattern!r} is no regular expression in RE2's syntax: {error}") from error
+@functools.lru_cache(64)
+def compiled(pattern: str) -> Expression:
+    """The expression for a pattern in RE2's syntax. ValueError for what is not, or is too large."""
+    return Expression(_Parser(pattern).tree())
 
 
-class _Translation:
+class Expression:
+    """A compiled pattern."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._whole = _Machine(tree)
+
+    def fullmatch(self, text: str) -> bool:
+        """Whether the text as a whole matches."""
+        state = self._whole.start("")
+        for char in text:
+            _, behind = state.moves.get(char) or self._whole.move(state, char)
+            if behind is None:
+                return False
+            state = behind
+        return self._whole.move(state, "")[0]
+
+    def spans(self, text: str) -> Iterator[tuple[int, int]]:
+        """Where each match begins and ends, from left to right: the first that there is behind the one before, and of
+        those that begin there the one that the pattern prefers."""
+        starts, (_, forward) = self._starts(text), self._searching
+        begin = 0
+        while begin <= len(text):
+            if not starts[begin]:
+                begin += 1
+                continue
+            end, place = begin, begin
+            state: _State | None = forward.start(text[begin - 1 : begin])
+            while state is not None:
+                matches, state = forward.move(state, text[place : place + 1])
+                end = place if matches else end
+                place += 1
+            yield begin, end
+            begin = end if end > begin else begin + 1
+
+    @functools.cached_property
+    def _searching(self) -> tuple[_Machine, _Machine]:
+        """What finds where matches begin, from a text's end on, and what finds where one ends."""
+        return _Machine(self._tree, backward=True, anywhere=True), _Machine(self._tree, prefers=True)
+
+    def _starts(self, text: str) -> list[bool]:
+        """Whether a match begins in front of each character, and at the end."""
+        machine, found = self._searching[0], [False] * (len(text) + 1)
+        state: _State | None = machine.start("")
+        for place in range(len(text), -1, -1):
+            assert state is not None, "Bug: a match may begin anywhere"
+            found[place], state = machine.move(state, text[place - 1 : place] if place else "")
+        return found
+
+
+# ------------------------------------------------------------------------------------------------------------ automata
+
+
+class Character(NamedTuple):
+    """One character that an expression of `re` matches."""
+
+    test: re.Pattern[str]
+
+
+class Edge(NamedTuple):
+    """A condition on the characters on both sides: "start", "end", "line start", "line end", "word edge", "no edge"."""
+
+    kind: str
+
+
+class Sequence(NamedTuple):
+    """One after another; none: the empty text."""
+
+    parts: tuple[Tree, ...]
+
+
+class Choice(NamedTuple):
+    """One of several, the first preferred."""
+
+    parts: tuple[Tree, ...]
+
+
+class Repeat(NamedTuple):
+    """From `least` to `most` (None: any number) times, as often as possible, or as seldom where it is `lazy`."""
+
+    part: Tree
+    least: int
+    most: int | None
+    lazy: bool
+
+
+Tree: TypeAlias = "Character | Edge | Sequence | Choice | Repeat"
+
+_MATCH = 0
+"""The place where an automaton has matched."""
+
+
+class _State:
+    """Places of an automaton in the order of preference, behind a character of some kind, and what each leads to."""
+
+    __slots__ = ("kind", "moves", "places")
+
+    def __init__(self, places: tuple[int, ...], kind: str) -> None:
+        self.places, self.kind = places, kind
+        self.moves: dict[str, tuple[bool, _State | None]] = {}
+        """By the next character, "" at the end: whether there is a match in front of it, and the state behind it."""
+
+
+class _Machine:
+    """An automaton, run on all its places at once.
+
+    backward: reads texts from their end. anywhere: a match may begin at each character. prefers: what is preferred less
+    than a match goes.
+    """
+
+    def __init__(self, tree: Tree, backward: bool = False, anywhere: bool = False, prefers: bool = False) -> None:
+        self._backward, self._anywhere, self._prefers = backward, anywhere, prefers
+        self._nodes: list[tuple[Character | Edge | None, tuple[int, ...]]] = [(None, ())]
+        """What a place asks for, and the places behind it. The first is `_MATCH`."""
+        self._first = self._place(tree, _MATCH)
+        self._states: dict[tuple[tuple[int, ...], str], _State] = {}
+        self._kept = 0
+
+    def start(self, before: str) -> _State:
+        """The state in which a text begins, behind a character, or ""."""
+        return self._state((self._first,), _kind(before))
+
+    def move(self, state: _State, char: str) -> tuple[bool, _State | None]:
+        """What a character leads to, or "" for the end, as of `_State.moves`; no state where nothing can match."""
+        found = state.moves.get(char)
+        if found is None:
+            found = state.moves[char] = self._moved(state, char)
+        return found
+
+    def _moved(self, state: _State, char: str) -> tuple[bool, _State | None]:
+        kind = _kind(char)
+        here = self._reached(state.places, *((kind, state.kind) if self._backward else (state.kind, kind)))
+        matches = _MATCH in here
+        if matches and self._prefers:
+            here = here[: here.index(_MATCH)]
+        places = []
+        if char:
+            for place in here:
+                asked, behind = self._nodes[place]
+                if isinstance(asked, Character) and asked.test.match(char):
+                    places += behind
+            if self._anywhere:
+                places.append(self._first)
+        return matches, self._state(tuple(dict.fromkeys(places)), kind) if places else None
+
+    def _state(self, places: tuple[int, ...], kind: str) -> _State:
+        state = self._states.get((places, kind))
+        if state is None:
+            if self._kept > _MOST_KEPT:
+                self._states, self._kept = {}, 0
+            state = self._states[places, kind] = _State(places, kind)
+            self._kept += len(places) + 16
+        return state
+
+    def _reached(self, places: tuple[int, ...], left: str, right: str) -> list[int]:
+        """The places that ask for a character, and the match, that can be reached between characters of such kinds."""
+        found, seen, waiting = [], set(), list(reversed(places))
+        while waiting:
+            place = waiting.pop()
+            if place in seen:
+                continue
+            seen.add(place)
+            asked, behind = self._nodes[place]
+            if isinstance(asked, Character) or place == _MATCH:
+                found.append(place)
+            elif asked is None or _holds(asked, left, right):
+                waiting += reversed(behind)
+        return found
+
+    def _new(self, asked: Character | Edge | None, behind: tuple[int, ...]) -> int:
+        if len(self._nodes) >= MOST_NODES:
+            raise ValueError(f"the pattern is too large: with what it counts, it has more than {MOST_NODES} places")
+        self._nodes.append((asked, behind))
+        return len(self._nodes) - 1
+
+    def _place(self, tree: Tree, behind: int) -> int:
+        """The place where a tree begins that is followed by a place."""
+        if isinstance(tree, Character | Edge):
+            return self._new(tree, (behind,))
+        if isinstance(tree, Sequence):
+            for part in tree.parts if self._backward else reversed(tree.parts):
+                behind = self._place(part, behind)
+            return behind
+        if isinstance(tree, Choice):
+            return self._new(None, tuple(self._place(part, behind) for part in tree.parts))
+        least = tree.least
+        if tree.most is None:
+            again = self._new(None, ())
+            inside = self._place(tree.part, again)
+            self._nodes[again] = None, (behind, inside) if tree.lazy else (inside, behind)
+            behind = inside if least else again
+            least -= least > 0
+        else:
+            end = behind
+            for _ in range(tree.most - least):
+                inside = self._place(tree.part, behind)
+                behind = self._new(None, (end, inside) if tree.lazy else (inside, end))
+        for _ in range(least):
+            behind = self._place(tree.part, behind)
+        return behind
+
+
+def _kind(char: str) -> str:
+    """What conditions ask of a character: "" for none, a newline, "w" for a letter of words, "-" for others."""
+    if char in ("", "\n"):
+        return char
+    return "w" if char == "_" or (char.isascii() and char.isalnum()) else "-"
+
+
+def _holds(edge: Edge, left: str, right: str) -> bool:
+    if edge.kind.endswith("edge"):
+        return ((left == "w") != (right == "w")) == (edge.kind == "word edge")
+    side = left if edge.kind.endswith("start") else right
+    return side == "" or (side == "\n" and edge.kind.startswith("line"))
+
+
+# ------------------------------------------------------------------------------------------------------------- patterns
+
+
+class _Group:
+    """A group that is being read: its choices so far, the last of them unfinished, and the flags around it."""
+
+    def __init__(self, flags: frozenset[str]) -> None:
+        self.flags = flags
+        self.choices: list[list[Tree]] = [[]]
+
+    def tree(self) -> Tree:
+        choices = [parts[0] if len(parts) == 1 else Sequence(tuple(parts)) for parts in self.choices]
+        return choices[0] if len(choices) == 1 else Choice(tuple(choices))
+
+
+class _Parser:
     """One pass over a pattern."""
 
     def __init__(self, pattern: str) -> None:
         self.pattern, self.place = pattern, 0
-        self.multiline = False
-        self.middle: list[str] = []
-        """The flags set in the middle of the innermost group, which hold to its end: openings of groups of `re`."""
-        self.groups: list[tuple[bool, list[str]]] = []
-        """The open groups have here what `multiline` and `middle` were outside."""
+        self.flags: frozenset[str] = frozenset()
+        self.groups = [_Group(self.flags)]
         self.repeated = False
         """Whether a repetition has just been read, which may not be repeated at once."""
 
-    def text(self) -> str:
-        parts = []
-        handlers: dict[str, Callable[[], str]] = {
+    def tree(self) -> Tree:
+        handlers = {
             "\\": self._escape,
             "[": self._brackets,
             "(": self._open,
             ")": self._close,
             "|": self._or,
-            "{": self._brace,
-            "$": self._end,
         }
         while self.place < len(self.pattern):
             here = self.pattern[self.place]
             if here in "*+?" or (here == "{" and _COUNT.match(self.pattern, self.place)):
-                parts.append(self._repetition())
+                self._repetition()
                 continue
             self.repeated = False
             if here in handlers:
-                parts.append(handlers[here]())
+                handlers[here]()
+                continue
+            self.place += 1
+            if here == "^":
+                self._add(Edge("line start" if "m" in self.flags else "start"))
+            elif here == "$":
+                self._add(Edge("line end" if "m" in self.flags else "end"))
             else:
-                self.place += 1
-                parts.append(here if here in ".^" else re.escape(here))
-        if self.groups:
+                self._add(self._test("." if here == "." else re.escape(here)))
+        if len(self.groups) > 1:
             self._refuse("a group is not closed")
-        return "".join(parts) + ")" * len(self.middle)
+        return self.groups[0].tree()
 
     def _refuse(self, why: str) -> NoReturn:
         raise ValueError(f"pattern {self.pattern!r} is no regular expression in RE2's syntax that can be run: {why}")
 
-    def _repetition(self) -> str:
+    def _add(self, tree: Tree) -> None:
+        self.groups[-1].choices[-1].append(tree)
+
+    def _test(self, text: str) -> Character:
+        """One character, as an expression of `re`, under the flags that hold here."""
+        flags = (re.IGNORECASE if "i" in self.flags else 0) | (re.DOTALL if "s" in self.flags else 0)
+        return Character(re.compile(text, flags))
+
+    def _repetition(self) -> None:
         if self.repeated:
             self._refuse("a repetition is repeated")
+        parts = self.groups[-1].choices[-1]
+        if not parts:
+            self._refuse(f"there is nothing that {self.pattern[self.place]} could repeat")
         self.repeated = True
         count = _COUNT.match(self.pattern, self.place)
         found = count.group() if count else self.pattern[self.place]
+        least, most = {"*": (0, None), "+": (1, None), "?": (0, 1)}.get(found, (0, None))
         if count:
-            lower, upper = int(count[1]), int(count[3] or count[1])
-            if max(lower, upper) > MOST_REPETITIONS or upper < lower:
+            least = int(count[1])
+            most = (int(count[3]) if count[3] else None) if count[2] else least
+            if max(least, most or 0) > MOST_REPETITIONS or (most is not None and most < least):
                 self._refuse(f"{found} repeats more than {MOST_REPETITIONS} times, or less often than it has to")
         self.place += len(found)
-        if self.pattern.startswith("?", self.place):  # the shortest match, which a full match does not tell apart
-            self.place += 1
-            found += "?"
-        return found
+        lazy = self.pattern.startswith("?", self.place)
+        self.place += lazy
+        parts.append(Repeat(parts.pop(), least, most, lazy))
+        if count and _counted(parts[-1]) > MOST_REPETITIONS:
+            self._refuse(f"{found} and what it repeats repeat more than {MOST_REPETITIONS} times")
 
-    def _brace(self) -> str:
+    def _or(self) -> None:
         self.place += 1
-        return "\\{"
+        self.groups[-1].choices.append([])
 
-    def _end(self) -> str:
-        self.place += 1
-        return "$" if self.multiline else "\\Z"
-
-    def _or(self) -> str:
-        self.place += 1
-        return f"{')' * len(self.middle)}|{''.join(self.middle)}"
-
-    def _open(self) -> str:
+    def _open(self) -> None:
+        flags = self.flags
         if not self.pattern.startswith("(?", self.place):
             self.place += 1
-            self._enter()
-            return "("
-        found = _GROUP.match(self.pattern, self.place)
-        if found is None:
-            self._refuse(f"{self.pattern[self.place : self.place + 4]!r} begins no group that RE2 knows")
-        self.place = found.end()
-        if found["name"]:
-            self._enter()
-            return f"(?P<{found['name']}>"
-        on, _, off = found["flags"].partition("-")
-        if set(on + off) - set("ims"):
-            self._refuse(f"the flags {found['flags']!r}; i, m and s can be set")
-        flags = ("".join(sorted(set(on) - set(off)))) + (f"-{''.join(sorted(set(off)))}" if off else "")
-        opening = f"(?{flags}:"
-        multiline = "m" not in off and ("m" in on or self.multiline)
-        if found["end"] == ":":
-            self._enter()
-            self.multiline = multiline
-            return opening
-        self.middle, self.multiline = [*self.middle, opening], multiline
-        return opening
+        else:
+            found = _GROUP.match(self.pattern, self.place)
+            if found is None:
+                self._refuse(f"{self.pattern[self.place : self.place + 4]!r} begins no group that RE2 knows")
+            self.place = found.end()
+            if not found["name"]:
+                on, _, off = found["flags"].partition("-")
+                if set(on + off) - set("ims"):
+                    self._refuse(f"the flags {found['flags']!r}; i, m and s can be set")
+                flags = (flags | set(on)) - set(off)
+                if found["end"] == ")":
+                    self.flags = flags
+                    return
+        if len(self.groups) > MOST_NESTED:
+            self._refuse(f"more than {MOST_NESTED} groups are in each other")
+        self.groups.append(_Group(self.flags))
+        self.flags = flags
 
-    def _enter(self) -> None:
-        self.groups.append((self.multiline, self.middle))
-        self.middle = []
-
-    def _close(self) -> str:
-        if not self.groups:
+    def _close(self) -> None:
+        if len(self.groups) == 1:
             self._refuse("a group is closed that is not open")
         self.place += 1
-        closing = ")" * (len(self.middle) + 1)
-        self.multiline, self.middle = self.groups.pop()
-        return closing
+        group = self.groups.pop()
+        self.flags = group.flags
+        self._add(group.tree())
 
-    def _escape(self) -> str:
+    def _escape(self) -> None:
         """A backslash outside of brackets, and what it escapes."""
         after = self.pattern[self.place + 1 : self.place + 2]
+        edges = {"b": "word edge", "B": "no edge", "A": "start", "z": "end"}
         if after in CLASSES:
             self.place += 2
-            return f"[{CLASSES[after]}]"
-        if after and after in "bB":
+            self._add(self._test(f"[{CLASSES[after]}]"))
+        elif after in edges:
             self.place += 2
-            return f"(?a:\\{after})"
-        if after in ("A", "z"):
-            self.place += 2
-            return "\\A" if after == "A" else "\\Z"
-        if after == "Q":
+            self._add(Edge(edges[after]))
+        elif after == "Q":
             end = self.pattern.find("\\E", self.place)
             quoted = self.pattern[self.place + 2 : end if end >= 0 else len(self.pattern)]
             self.place = end + 2 if end >= 0 else len(self.pattern)
-            return re.escape(quoted)
-        return re.escape(chr(self._character()))
+            for char in quoted:
+                self._add(self._test(re.escape(char)))
+        else:
+            self._add(self._test(re.escape(chr(self._character()))))
 
     def _character(self) -> int:
         """The code point that an escape stands for; behind it afterwards."""
@@ -215,7 +450,7 @@ class _Translation:
         self.place += 2
         return ord(after)
 
-    def _brackets(self) -> str:
+    def _brackets(self) -> None:
         """A set of characters, written out for `re`, in whose sets some characters are kept for the future."""
         begin = self.place
         self.place += 1
@@ -227,7 +462,7 @@ class _Translation:
                 self._refuse(f"the brackets {self.pattern[begin:]!r} are not closed")
             parts.append(self._element())
         self.place += 1
-        return f"[{'^' if negative else ''}{''.join(parts)}]"
+        self._add(self._test(f"[{'^' if negative else ''}{''.join(parts)}]"))
 
     def _element(self) -> str:
         named = re.compile(r"\[:(\^?\w+):\]").match(self.pattern, self.place)
@@ -260,3 +495,11 @@ class _Translation:
 def _in_set(code: int) -> str:
     """A character as it stands inside of brackets."""
     return chr(code) if chr(code).isalnum() else f"\\U{code:08x}"
+
+
+def _counted(tree: Tree) -> int:
+    """How often the innermost part is repeated by counts in each other, as RE2 bounds it."""
+    if isinstance(tree, Repeat):
+        count = max(tree.least, tree.most or 0)
+        return max(1, count) * _counted(tree.part)
+    return max(map(_counted, tree.parts), default=1) if isinstance(tree, Sequence | Choice) else 1

@@ -276,6 +276,17 @@ def _read(family: str) -> dict[str, type[Operator]]:
     return {declaration.name: declaration for declaration in importlib.import_module(family).OPERATORS}
 
 
+COUNTS = frozenset(
+    (
+        *("group", "offset_group", "num_groups", "num_heads", "q_num_heads", "kv_num_heads", "hidden_size"),
+        *("kernel_shape", "strides", "dilations", "pooled_shape", "output_height", "output_width"),
+        *("blocksize", "num_outputs", "rotary_embedding_dim"),
+    )
+)
+"""Attributes that count or measure something of which there is at least one, in whatever operator has them. One may be
+less only where that is its default, which then stands for its absence."""
+
+
 def _parse_attributes(declaration: type[Operator], node: RawNode, where: str) -> dict[str, Any]:
     known = {entry.name: entry for entry in fields(declaration)}  # type: ignore[arg-type]
     parsed = {}
@@ -287,6 +298,12 @@ def _parse_attributes(declaration: type[Operator], node: RawNode, where: str) ->
     missing = [entry.name for entry in known.values() if entry.default is MISSING and entry.name not in parsed]
     if missing:
         raise GraphError(f"{where} lacks the attribute {missing[0]!r}")
+    if not is_custom(declaration):
+        for name in COUNTS & parsed.keys():
+            value, default = parsed[name], known[name].default
+            if value != default and min(value if isinstance(value, tuple) else (value,), default=1) < 1:
+                given = list(value) if isinstance(value, tuple) else value
+                raise GraphError(f"{where}: the attribute {name} is {given}; at least 1 is needed")
     return parsed
 
 

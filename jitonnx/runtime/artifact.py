@@ -271,9 +271,7 @@ def open_artifact(source: str | os.PathLike[str] | bytes, verify_constants: bool
         if reason:
             raise ArtifactError(f"{path} holds machine code, which is not run because {reason}")
         if status.st_size < HEADER_OFFSET:
-            raise ArtifactError(
-                f"{path} is no compiled model of jitonnx, or it is cut off (InferenceSession opens ONNX models)"
-            )
+            raise _no_artifact(path)
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     return Artifact(path, np.frombuffer(mapped, np.uint8), verify_constants)
 
@@ -281,9 +279,7 @@ def open_artifact(source: str | os.PathLike[str] | bytes, verify_constants: bool
 def _parts(name: str, memory: Bytes) -> tuple[list[bytes], Any, Bytes, Bytes]:
     """The header's lines, the first of them read, code and constants; header and code are checked."""
     if memory.nbytes < HEADER_OFFSET or memory[: len(MAGIC)].tobytes() != MAGIC:
-        raise ArtifactError(
-            f"{name} is no compiled model of jitonnx, or it is cut off (InferenceSession opens ONNX models)"
-        )
+        raise _no_artifact(name)
     prologue = memory[: PROLOGUE.size].tobytes()
     _, version, header_bytes, code_bytes, constants_bytes = PROLOGUE.unpack(prologue)
     if version != FORMAT:
@@ -304,6 +300,11 @@ def _parts(name: str, memory: Bytes) -> tuple[list[bytes], Any, Bytes, Bytes]:
     if sha256(code.data).hexdigest() != front["code"]["sha256"]:
         raise _damaged(name, "the code")
     return lines, front, code[-code_offset % ALIGNMENT :], _aligned(memory[code_offset + code_bytes :])
+
+
+def _no_artifact(name: str) -> ArtifactError:
+    hint = "InferenceSession opens ONNX models"
+    return ArtifactError(f"{name} is no compiled model of jitonnx, or it is cut off ({hint})")
 
 
 def _damaged(name: str, part: str) -> ArtifactError:

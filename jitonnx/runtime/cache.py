@@ -31,7 +31,7 @@ _CHECKSUM_BYTES = SHA256_BYTES
 _KERNEL = r"[0-9a-f]{64}\.kernel"
 _MODEL = r"[0-9a-f]{32}-[0-9a-f]{32}\.model"
 _TEMPORARY = rf"\.({_KERNEL}|{_MODEL})\.[0-9a-f]{{16}}\.tmp"
-"""All names that the cache makes: of entries, of whole models, and of either before it is complete (`temporary_name`)."""
+"""All names that the cache makes: of entries, of whole models, and of either before it is complete."""
 _TEMPORARY_LIFETIME = 3600.0
 """Seconds after which a temporary file must have been left by a killed process."""
 _TOUCH_INTERVAL = 3600.0
@@ -59,8 +59,8 @@ class CacheInfo(NamedTuple):
 
 
 def default_directory() -> Path:
-    """JITONNX_CACHE_DIR, else XDG_CACHE_HOME/jitonnx, else ~/.cache/jitonnx; with the `~` where nobody knows the home, as
-    of a container's user without an entry: no cache is kept there.
+    """JITONNX_CACHE_DIR, else XDG_CACHE_HOME/jitonnx, else ~/.cache/jitonnx; with the `~` where nobody knows the home,
+    as of a container's user without an entry: no cache is kept there.
     """
     chosen = os.environ.get("JITONNX_CACHE_DIR")
     if chosen:
@@ -73,7 +73,8 @@ class KernelCache:
     """A content-addressed store of bytes.
 
     `directory` is made if it is not there. Where it cannot be used (not writable, or writable by other users, or in a
-    home that is not known) the cache lives in memory, with one `CacheWarning` a process that says what to do. `limit` bounds the bytes it keeps.
+    home that is not known) the cache lives in memory, with one `CacheWarning` a process that says what to do. `limit`
+    bounds the bytes it keeps.
     """
 
     def __init__(self, directory: str | os.PathLike[str] | None = None, limit: int = DEFAULT_LIMIT) -> None:

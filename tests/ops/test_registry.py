@@ -3,20 +3,23 @@
 import importlib
 import inspect
 from collections import defaultdict
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, Field, fields
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from onnx import AttributeProto, defs, helper
 from onnxruntime.capi import onnxruntime_pybind11_state as pybind_state
 
+from jitonnx.ir.attributes import KINDS, kind_of
+from jitonnx.ir.graph import GraphError
 from jitonnx.ir.operator import Operator
 from jitonnx.ir.schema import versions_of
 from jitonnx.ops.composite import Composite
 from jitonnx.ops.generate import CONTRIBUTED
-from jitonnx.ops.registry import FOLDERS, registry
+from jitonnx.ops.registry import COUNTS, FOLDERS, _parse_attributes, registry
 from tests.models.test_node_models import node_tests
 from tests.ops.ml.test_maps import MAP_OPERATORS
 from tests.ops.tables import all_cases
@@ -166,3 +169,26 @@ def covered() -> set[tuple[str, str, int]]:
 def test_every_version_has_a_case(declaration: type[Operator]) -> None:
     missing = [v for v in versions_of(declaration) if (declaration.domain, declaration.name, v) not in covered()]
     assert not missing, f"no case for {declaration.name} of version {missing}"
+
+
+@pytest.mark.parametrize("value", [0, -1, -(1 << 63)])
+def test_counts_are_at_least_1(value: int) -> None:
+    """Of every operator, at load, by the names of node and attribute; not where a default stands for absence."""
+    seen = set()
+    for declaration in OPERATORS:
+        for entry in fields(declaration):  # type: ignore[arg-type]
+            if entry.name not in COUNTS or entry.default == value:
+                continue
+            seen.add(entry.name)
+            given: Any = (1, value) if kind_of(entry.type) == KINDS["tuple[int, ...]"] else value
+            others = {one.name: _any(one) for one in fields(declaration) if one.default is MISSING}  # type: ignore[arg-type]
+            node = SimpleNamespace(operator=declaration.name, attributes={**others, entry.name: given})
+            with pytest.raises(GraphError, match=rf"a node: the attribute {entry.name} is .*; at least 1 is needed"):
+                _parse_attributes(declaration, node, "a node")  # type: ignore[arg-type]
+    assert seen == COUNTS or value == 0
+
+
+def _any(entry: Field[Any]) -> Any:
+    kind = kind_of(entry.type)
+    assert kind is not None
+    return {"INT": 1, "FLOAT": 1.0, "STRING": "", "INTS": (1, 1)}[kind.name]

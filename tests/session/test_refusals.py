@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import ModelProto, TensorProto, helper
 
 import jitonnx
 from jitonnx import errors
@@ -56,7 +57,32 @@ def beyond(dim: int | str) -> jitonnx.InferenceSession:
     )
 
 
+def split_by(size: int) -> jitonnx.InferenceSession:
+    """x, split to a sequence of parts of a size."""
+    declared = helper.make_tensor_sequence_value_info("y", FLOAT, None)
+    nodes = [node("SplitToSequence", ["x", "size"], ["y"])]
+    return jitonnx.InferenceSession(model(nodes, [tensor("x", [4])], [declared], {"size": np.array(size)}))
+
+
+def stored_at(location: str) -> jitonnx.InferenceSession:
+    """x + w, whose w is said to lie in another file."""
+    made = ModelProto.FromString(
+        model([node("Add", ["x", "w"], ["y"])], [tensor("x", [2])], [tensor("y", [2])], {"w": np.ones(2, np.float32)})
+    )
+    weights = made.graph.initializer[0]
+    weights.ClearField("raw_data")
+    weights.data_location = TensorProto.EXTERNAL
+    weights.external_data.add(key="location", value=location)
+    settings = jitonnx.SessionOptions()
+    settings.add_session_config_entry("session.model_external_initializers_file_folder_path", ".")
+    return jitonnx.InferenceSession(made.SerializeToString(), settings)
+
+
 REFUSED: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
+    ("split by 0", lambda: split_by(0), errors.Error, "split is 0; a positive size"),
+    ("split by -1", lambda: split_by(-1), errors.Error, "split is -1; a positive size"),
+    ("long location", lambda: stored_at("a" * 5000), errors.Fail, "cannot be read: 'aaa.*File name too long"),
+    ("below a file", lambda: stored_at("pyproject.toml/a"), errors.Fail, "does not exist"),
     ("precision", lambda: session(options(precision="float16")), errors.InvalidArgument, "precision is 'float16'"),
     ("entry unknown", lambda: session(options(nonsense="1")), errors.InvalidArgument, "no session .* jitonnx.nonsense"),
     ("winograd", lambda: session(options(winograd="x")), errors.InvalidArgument, "winograd is 'x'; give '0' or '1'"),
@@ -98,3 +124,17 @@ def test_a_model_through_a_pipe(tmp_path: Path) -> None:
     made = jitonnx.InferenceSession(str(pipe))
     writer.join()
     assert made.run(None, {"x": X})[0].tolist() == [[1, 2, 3]] * 2
+
+
+def test_an_array_whose_shape_is_a_list() -> None:
+    """Some libraries' arrays say their shapes as lists: they are read as arrays, by `__array__`."""
+
+    class Odd:
+        shape, dtype = [2, 3], np.dtype("f4")
+
+        def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+            return np.full((2, 3), 2, np.float32)
+
+    made, x = jitonnx.InferenceSession(relu_add()), np.full((2, 3), 2, np.float32)
+    for _ in range(2):
+        np.testing.assert_array_equal(made.run(None, {"x": Odd()})[0], made.run(None, {"x": x})[0])

@@ -49,11 +49,11 @@ class Tokenizer(Operator):
 
     def _tokens(self, text: str) -> list[str]:
         if self.tokenexp:
-            found = [match.group() for match in re2.compiled(self._pattern).finditer(text)]
+            found = [text[start:end] for start, end in re2.compiled(self._pattern).spans(text)]
         elif self.separators == ("",):
             found = list(text)
         else:
-            places = [match.span() for match in re2.compiled(self._pattern).finditer(text)]
+            places = list(re2.compiled(self._pattern).spans(text))
             starts, ends = [0, *(end for _, end in places)], [*(start for start, _ in places), len(text)]
             found = [text[start:end] for start, end in zip(starts, ends, strict=True)]
         return [token for token in found if len(token) >= self.mincharnum]

@@ -138,6 +138,8 @@ class ConvTranspose(_Convolution):
             raise InferenceError(f"pads {list(self.pads or ())} leave nothing of the output: {list(windows.output)}")
         channels = w.shape[1] * self.group
         self._check_channels(context, x, w.shape[0], bias, channels)
+        if not context.demand_divisible(w.shape[0], self.group):
+            raise InferenceError(f"{w.shape[0]} input channels do not divide into group {self.group}")
         return TensorType(x.dtype, (x.shape[0], channels, *windows.output))
 
     def evaluate(self, x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:

@@ -115,7 +115,7 @@ class RegexFullMatch(Operator):
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         assert self.pattern is not None
         matches = re2.compiled(self.pattern).fullmatch
-        return np.array([matches(text) is not None for text in x.ravel().tolist()], bool).reshape(x.shape)
+        return np.array([matches(text) for text in x.ravel().tolist()], bool).reshape(x.shape)
 
 
 class TfIdfVectorizer(Operator):

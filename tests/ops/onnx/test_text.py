@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import re
 from typing import Any
 
 import numpy as np
@@ -167,6 +169,72 @@ def test_patterns_match_what_they_match_in_re2(pattern: str) -> None:
 def test_what_re2_refuses_is_refused(pattern: str) -> None:
     assert run_onnxruntime(build(case("RegexFullMatch", 20, TEXTS, pattern=pattern)), {"x0": TEXTS}) is None
     check_refused(case("RegexFullMatch", 20, TEXTS, pattern=pattern), "RE2's syntax")
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "(a+)+$",
+        "(a|a)*",
+        "(a*)*b",
+        "(.*a){12}",
+        "((((a+)+)+)+)+!",
+        "(a|b|ab)*c",
+        "a*a*a*a*a*a*b",
+        "(a?){40}a{40}",
+        "(x+x+)+y",
+    ],
+)
+def test_no_pattern_takes_longer_than_the_text(pattern: str) -> None:
+    """Texts on which a matcher that goes back would take longer than the world has existed."""
+    texts = strings("a" * 40 + "!", "x" * 3000 + "y", "a" * 3000 + "b", "ab" * 1500 + "c", "a" * 50)
+    given = case("RegexFullMatch", 20, texts, pattern=pattern)
+    expected = run_onnxruntime(build(given), {"x0": texts})
+    assert expected is not None
+    np.testing.assert_array_equal(run_ours(given, texts), expected[0])
+
+
+def run_ours(given: Case, texts: np.ndarray) -> np.ndarray:
+    return InferenceSession(build(given)).run(None, {"x0": texts})[0]
+
+
+def test_a_search_that_fails_everywhere_takes_no_longer_than_the_text() -> None:
+    assert list(re2.compiled("a*b|c").spans("a" * 20_000)) == []
+    assert list(re2.compiled("(a+)+$").spans("a" * 5000 + "!")) == []
+
+
+def test_matches_are_those_of_re() -> None:
+    """Random patterns on random texts: where nothing is ambiguous about an empty match, both find the same."""
+    chosen = random.Random(25)
+
+    def some(depth: int) -> str:
+        kind = chosen.randrange(7 if depth else 3)
+        if kind < 3:
+            return chosen.choice(["a", "b", "c", ".", "[ab]", "[^a]", r"\b", "^", "$", "ab", r"\w", "(?i:A)", " "])
+        if kind == 3:
+            return f"({some(depth - 1)}|{some(depth - 1)})"
+        if kind == 4:
+            return some(depth - 1) + some(depth - 1)
+        inner = chosen.choice([f"({some(depth - 1)})", "a", "[bc]"])
+        return inner + chosen.choice(["*", "+", "?", "*?", "+?", "??", "{2}", "{1,3}", "{2,}"])
+
+    for _ in range(1500):
+        pattern = some(3)
+        theirs, ours = re.compile(pattern.replace("$", r"\Z"), re.ASCII), re2.compiled(pattern)
+        for _ in range(4):
+            text = "".join(chosen.choices("abcA \n", k=chosen.randrange(7)))
+            assert ours.fullmatch(text) == (theirs.fullmatch(text) is not None), (pattern, text)
+            first = theirs.search(text)
+            spans = list(ours.spans(text))
+            assert spans[:1] == ([first.span()] if first else []), (pattern, text)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["((a{100}){100})", "(" * 500 + ")" * 500, "(((a{9}b){9}c){9}){9}", "[a-z]{1000}" * 200]
+)
+def test_patterns_that_are_too_large(pattern: str) -> None:
+    with pytest.raises(ValueError, match=r"repeat more than|groups are in each other|too large"):
+        re2.compiled(pattern)
 
 
 @pytest.mark.parametrize("pattern", [r"\pL", r"\p{Greek}", r"\C", "(?U)a*"])
