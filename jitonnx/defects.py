@@ -47,8 +47,8 @@ def survive(error: Exception, doing: str, instead: str) -> None:
     global _survived
     _survived += 1
     warnings.warn(
-        f"jitonnx failed while {doing}; {instead}. Results are right, runs may take longer. Please report this with the "
-        f"model (or a part of it): {told(error)}",
+        f"jitonnx failed while {doing}; {instead}. Results are right, runs may take longer. Please report this "
+        f"with the model (or a part of it): {told(error)}",
         DefectWarning,
         stacklevel=2,
     )

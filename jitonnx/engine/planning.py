@@ -181,13 +181,12 @@ def plan_native(graph: Graph, target: Target, choices: Choices) -> Plan | dict[N
             return make_plan(lowered, target, choices, apart)
         except UnplannableError as error:
             return {error.node: error.reason}
-        except PlanningDefect as error:
-            defect = error
-        found = _without(defect, lowered, apart, choices.caution > Caution.NONE)
-        if found:
-            return found
-        if not defect.groups:
-            choices = replace(choices, caution=Caution.FUSION)
+        except PlanningDefect as defect:
+            found = _without(defect, lowered, apart, choices.caution > Caution.NONE)
+            if found:
+                return found
+            if not defect.groups:
+                choices = replace(choices, caution=Caution.FUSION)
 
 
 def _without(defect: PlanningDefect, lowered: Lowered, apart: set[Node], plain: bool) -> dict[Node, str]:

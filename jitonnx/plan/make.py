@@ -1,7 +1,7 @@
 """Making a plan: statements are fused into groups, results placed, and each group turned into kernel calls.
 
-Where code of ours fails in itself, `PlanningDefect` tells the nodes that it failed for; whoever wants a plan asks again,
-for one with less fusion or with fewer nodes.
+Where code of ours fails in itself, `PlanningDefect` tells the nodes that it failed for; whoever wants a plan asks
+again, for one with less fusion or with fewer nodes.
 """
 
 from __future__ import annotations
