@@ -459,7 +459,8 @@ class OpenedModel:
             raise error
         self.load_graph()
         with self._loading:
-            overriding = next((names for names in self._overriding.keys() if self._overriding.find(names) is bound), ())
+            kept = self._overriding
+            overriding = next((key for key in kept.keys() if kept.find(key) is bound), ())  # noqa: SIM118
             if overriding or bound is self._main:
                 from jitonnx.engine.pipeline import with_less
 

@@ -468,10 +468,8 @@ class Engine(ModelEngine):
         except GraphError as error:
             raise self._misfit(shapes, examples, error) from error
         if not made._accepts(shapes):
-            error = AssertionError("Bug: a graph made after the example of some sizes does not hold for them")
-            survive(
-                error, f"planning for inputs of the shapes {list(map(list, shapes))}", "they get a plan of their own"
-            )
+            defect = AssertionError("Bug: a graph made after the example of some sizes does not hold for them")
+            survive(defect, f"planning for inputs of the shapes {shapes}", "they get a plan of their own")
             made = self.part(self._types_of(shapes), None, stop)
         if self.variant_made is not None:
             self.variant_made(shapes)
