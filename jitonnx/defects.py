@@ -18,6 +18,9 @@ STRICT = "JITONNX_STRICT"
 """The environment variable that, set to 1, has defects raised."""
 
 
+_survived = 0
+
+
 class DefectWarning(RuntimeWarning):
     """Something of jitonnx failed in itself and was done another way: results are right, and may take longer."""
 
@@ -29,19 +32,31 @@ def is_defect(error: BaseException) -> bool:
     return not isinstance(error, (Error, GraphError, InferenceError)) or "Bug:" in str(error)
 
 
+def strict() -> bool:
+    """Whether defects are to be raised."""
+    return os.environ.get(STRICT) == "1"
+
+
 def survive(error: Exception, doing: str, instead: str) -> None:
     """Go on without what failed. The error is raised where it is no defect, and where defects are asked for.
 
     doing: what failed, of the form "planning Conv node 'x'"; instead: what is done now, a clause.
     """
-    if not is_defect(error) or os.environ.get(STRICT) == "1":
+    if not is_defect(error) or strict():
         raise error
+    global _survived
+    _survived += 1
     warnings.warn(
-        f"jitonnx failed while {doing}; {instead}. Results are right, runs may take longer. Please report this with the "
-        f"model (or a part of it): {told(error)}",
+        f"jitonnx failed while {doing}; {instead}. Results are right, runs may take longer. Please report this "
+        f"with the model (or a part of it): {told(error)}",
         DefectWarning,
         stacklevel=2,
     )
+
+
+def survived() -> int:
+    """How many defects this process has survived."""
+    return _survived
 
 
 def told(error: BaseException) -> str:

@@ -40,8 +40,9 @@ from jitonnx.api.entries import (
 )
 from jitonnx.api.options import SessionOptions
 from jitonnx.api.running import BoundEngine, closed, explained, in_background
+from jitonnx.defects import is_defect, survived
 from jitonnx.engine.lru_cache import LRUCache
-from jitonnx.errors import Fail, ModelLoadCanceled, NoSuchFile
+from jitonnx.errors import Error, Fail, ModelLoadCanceled, NoSuchFile
 from jitonnx.runtime.artifact import Artifact, ArtifactError, open_artifact
 from jitonnx.runtime.cache import KernelCache, default_directory
 from jitonnx.runtime.driver import make_ahead
@@ -156,6 +157,7 @@ class OpenedModel:
         self._closed = False
         if not -1 <= options.log_severity_level <= 4:
             _ = self.logger  # which refuses it
+        self._survived = survived()
         self.times = self._create()
         """When loading began, when the model was loaded, and when it was ready."""
 
@@ -201,7 +203,12 @@ class OpenedModel:
         if engine is None or engine.only_shapes is None or engine.foreign:
             return None
         with explained():
-            return engine.program(engine.only_shapes)
+            main, shapes = self.main, engine.only_shapes
+            while True:
+                try:
+                    return main.engine.program(shapes)
+                except Exception as error:
+                    main = self.exchanged(main, error)
 
     def bound(self, fed: Iterable[str]) -> BoundEngine:
         """The engine for the inputs that are fed: initializers that are fed too need one of their own."""
@@ -371,6 +378,8 @@ class OpenedModel:
         main, cache_key, executor = self._main, self.cache_key, self.executor
         if main is None or executor is None or cache_key is None or not model_cache.is_settled(cache_key):
             return
+        if survived() > self._survived:  # a model that does without something is made anew at the next start
+            return
         engine = main.engine
         if not in_background(engine) and not isinstance(engine, SavedEngine):
             from jitonnx.saved.saving import model_info
@@ -409,7 +418,8 @@ class OpenedModel:
         executor = BackgroundExecutor()
         weakref.finalize(self, executor.close)
         with explained():
-            self._install(BoundEngine(model.inputs, self._engine(model.graph, executor)), with_defaults, executor)
+            engine = self._engine_at_last(model.graph, executor)
+            self._install(BoundEngine(model.inputs, engine), with_defaults, executor)
 
     def _check_options(self) -> None:
         if self._options.load_cancelled():
@@ -460,6 +470,47 @@ class OpenedModel:
             )
         if "logging" in sys.modules:
             self.logger.info("%s is written; %s", options.optimized_model_filepath, report)
+
+    def exchanged(self, bound: BoundEngine, error: Exception) -> BoundEngine:
+        """An engine that does less than `bound`, which failed in itself. The error where it is none of that kind.
+
+        Another thread may have exchanged it meanwhile.
+        """
+        if not is_defect(error) or (isinstance(self.made, SavedEngine) and self.opened_as is None):
+            raise error
+        self.load_graph()
+        with self._loading:
+            kept = self._overriding
+            overriding = next((key for key in kept.keys() if kept.find(key) is bound), ())  # noqa: SIM118
+            if overriding or bound is self._main:
+                from jitonnx.engine.pipeline import with_less
+
+                self._settings = with_less(self._settings, error, "running the model")
+                self._overriding = LRUCache(_OVERRIDING_KEPT)
+                engine = self._engine_at_last(self._reloaded(error), self.executor)
+                self._install(BoundEngine(bound.declared, engine), self._with_defaults, self.executor)
+        return self.bound(overriding)
+
+    def _engine_at_last(self, graph: Graph, executor: BackgroundExecutor | None) -> Engine | BackgroundEngine:
+        """An engine for the graph; where making it fails in itself, one that does less."""
+        while True:
+            try:
+                return self._engine(graph, executor)
+            except Exception as error:
+                from jitonnx.engine.pipeline import with_less
+
+                self._settings = with_less(self._settings, error, "compiling the model")
+                graph = self._reloaded(error)
+
+    def _reloaded(self, error: Exception) -> Graph:
+        """The model once more, as it was loaded. The error itself if it cannot be had any more."""
+        try:
+            model = self._loaded(self._source)
+        except Error:
+            raise error from None
+        if model.inputs != self.description.inputs:  # the file is another one by now
+            raise error
+        return model.graph
 
     def _engine(self, graph: Graph, executor: BackgroundExecutor | None) -> Engine | BackgroundEngine:
         from jitonnx.engine.pipeline import CompileMode, Engine

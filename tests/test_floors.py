@@ -75,6 +75,7 @@ ALLOWED = {
         "forks",
     },
     "api": {
+        "defects",
         "ir",
         "ops",
         "kernels",
@@ -177,7 +178,7 @@ MODULES: dict[str, set[str]] = {
     "magic": set(),
     "mapped": set(),
     "metadata": {"records"},
-    "opening": {"api", "engine", "errors", "forks", "jobs", "log", "model", "optimized", "runtime", "saved"},
+    "opening": {"defects", "api", "engine", "errors", "forks", "jobs", "log", "model", "optimized", "runtime", "saved"},
     "opsets": {"checker", "errors", "ir", "model", "ops", "proto", "records"},
     "optimized": {"errors", "ir", "model", "ops", "passes"},
     "philox": set(),

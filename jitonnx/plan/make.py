@@ -1,7 +1,7 @@
 """Making a plan: statements are fused into groups, results placed, and each group turned into kernel calls.
 
-Where code of ours fails in itself, `PlanningDefect` tells the nodes that it failed for; whoever wants a plan asks again,
-for one with less fusion or with fewer nodes.
+Where code of ours fails in itself, `PlanningDefect` tells the nodes that it failed for; whoever wants a plan asks
+again, for one with less fusion or with fewer nodes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from jitonnx.computation.lowering import Lowered, Statement
 from jitonnx.defects import is_defect
 from jitonnx.ir.dims import product, taking
 from jitonnx.ir.graph import Node, Value
-from jitonnx.plan.choices import Choices
+from jitonnx.plan.choices import Caution, Choices
 from jitonnx.plan.denormals import without_denormals
 from jitonnx.plan.fusion import Group, fuse
 from jitonnx.plan.halves import place_halves
@@ -36,18 +36,16 @@ class PlanningDefect(Exception):
         self.groups, self.error = groups, error
 
 
-def make_plan(
-    lowered: Lowered, target: Target, choices: Choices | None = None, apart: Collection[Node] = (), plain: bool = False
-) -> Plan:
+def make_plan(lowered: Lowered, target: Target, choices: Choices | None = None, apart: Collection[Node] = ()) -> Plan:
     """The plan of a lowered graph for a CPU.
 
-    apart: nodes that are fused with nothing. plain: all are, and nothing is done that is for several nodes at once.
+    apart: nodes that are fused with nothing.
 
     UnplannableError names a node that has no kernel; PlanningDefect tells of those that the planner failed for.
     """
     with taking(lowered.assumptions.taken):
         try:
-            return _planned(lowered, target, choices or Choices(), apart, plain)
+            return _planned(lowered, target, choices or Choices(), apart)
         except UnplannableError:
             raise
         except Exception as error:
@@ -56,8 +54,9 @@ def make_plan(
             raise PlanningDefect([], error) from error
 
 
-def _planned(lowered: Lowered, target: Target, choices: Choices, apart: Collection[Node], plain: bool) -> Plan:
+def _planned(lowered: Lowered, target: Target, choices: Choices, apart: Collection[Node]) -> Plan:
     lowered, notes = without_denormals(lowered), list[str]()
+    plain = choices.caution >= Caution.FUSION
     if plain:
         apart = {statement.node for statement in lowered.statements}
     else:
