@@ -155,7 +155,7 @@ def _fit(value: Value) -> Affine | None:
 
 
 def fit(elements: np.ndarray) -> Affine | None:
-    """The affine function of coordinates that an array of integers is; None also for one of numbers beyond all indices."""
+    """The affine function of coordinates that an array of integers is. Numbers beyond all indices have none."""
     if elements.size == 0 or elements.size > EXAMINED:
         return None
     offset = int(elements[(0,) * elements.ndim])

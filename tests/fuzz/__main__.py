@@ -3,8 +3,8 @@
     python -m tests.fuzz --first 1000 --count 500 --profile fusion
     python -m tests.fuzz --first 1234 --count 1 --profile general --minimise
 
-A line for each finding, with its profile and seed. A crash of the process is one, too: the seed is in the last line
-of --progress. The exit status is 1 if there were findings.
+A line for each finding, with its profile and seed. A crash of the process is one, too: the last line of --progress
+has the seed, and --guards goes on behind it. The exit status is 1 if there were findings.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import time
 import warnings
 
 from tests.fuzz.growing import Left
-from tests.fuzz.judging import judge
+from tests.fuzz.judging import judge, judge_guarded
 from tests.fuzz.minimising import minimise, text
 from tests.fuzz.profiles import GROWN, PROFILES, again, draw, level
 
@@ -29,6 +29,7 @@ def main() -> int:
     parser.add_argument("--profile", choices=PROFILES, action="append", help="what is drawn; all by default")
     parser.add_argument("--level", type=int, choices=(0, 99), help="the optimisation level; the seed tells by default")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long")
+    parser.add_argument("--guards", action="store_true", help="under guard pages, each model in a process of its own")
     parser.add_argument("--minimise", action="store_true", help="print failing graphs as small as they can be made")
     parser.add_argument("--progress", action="store_true", help="print each seed before it is judged")
     given = parser.parse_args()
@@ -43,7 +44,7 @@ def main() -> int:
                 print(f"{profile} {seed}", file=sys.stderr, flush=True)
             at = level(seed) if given.level is None else given.level
             try:
-                found = judge(draw(profile, seed), at, again(seed))
+                found = (judge_guarded if given.guards else judge)(draw(profile, seed), at, again(seed))
             except Left:
                 continue
             judged += 1

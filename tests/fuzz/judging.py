@@ -16,6 +16,7 @@ import numpy as np
 import onnx
 
 import jitonnx
+from tests import guards
 from tests.fuzz.growing import TOLERANCES, Left, Model, run_onnxruntime, run_reference, type_of
 
 Array = Any
@@ -26,7 +27,7 @@ class Finding:
     """What is wrong with a model."""
 
     kind: str
-    """refused, failed, wrong, or unlike (a second session gives other bits)."""
+    """refused, failed, wrong, crashed, or unlike (a second run gives other bits)."""
     text: str
     output: str = ""
 
@@ -144,6 +145,19 @@ def judge(model: Model, level: int = 99, again: bool = False) -> Finding | None:
         if (finding := _wrong(model, i, results)) is not None:
             return _excused(model, finding)
     return None
+
+
+def judge_guarded(model: Model, level: int = 99, again: bool = False) -> Finding | None:
+    """As `judge`, in a child process and under guard pages: what reads or writes beyond its memory is a finding."""
+
+    def work() -> Finding | None:
+        with guards.guarded():
+            return judge(model, level, again)
+
+    try:
+        return guards.survives(work)
+    except AssertionError as error:
+        return Finding("crashed", str(error))
 
 
 def _same_bits(a: Array, b: Array) -> bool:

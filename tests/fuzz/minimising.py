@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import onnx
 
-from tests.fuzz.growing import Growing, Left, Model, Value
+from tests.fuzz.growing import Growing, Model, Value
 from tests.fuzz.judging import Finding, judge
 
 
@@ -55,6 +55,3 @@ def text(model: Model) -> str:
                 f"  expected {n}: {np.asarray(a).reshape(-1)[:8]} {a.shape}" for n, a in model.expected[i].items()
             ]
     return "\n".join(lines)
-
-
-__all__ = ["Left", "minimise", "text"]
