@@ -20,7 +20,7 @@ from jitonnx.ir.dims import Dim, DimLike
 from jitonnx.ir.dtypes import COMPILED, HALVES, DType
 from jitonnx.ir.graph import Graph, Node, Value, describe
 from jitonnx.ir.inference import InferenceContext, inferring, unnoted
-from jitonnx.ir.operator import InferenceError, Operator, as_tuple
+from jitonnx.ir.operator import DataDependentError, InferenceError, Operator, as_tuple
 from jitonnx.ir.types import Shape, TensorType, is_symbolic, type_of
 from jitonnx.records import dataclass
 
@@ -312,7 +312,7 @@ def _lowered(graph: Graph, context: InferenceContext) -> Lowered:
             ):  # no kernel needs to know about tensors without elements, but where it is to tell a size
                 results = tuple(to.fill(e.constant(0, value.dtype), value.shape) for value in node.outputs)
             else:
-                results = as_tuple(node.operator.lower(to, *inputs))
+                results = _lowered_or_host(to, node.operator, inputs)
         except InferenceError as error:
             raise InferenceError(f"{describe(node)}: {error}") from error
         except Exception as error:
@@ -328,6 +328,17 @@ def _lowered(graph: Graph, context: InferenceContext) -> Lowered:
     outputs += [to.counts[value] for value in outputs if value in to.counts]
     given_shapes = graph.given_shapes or [value.shape for value in graph.inputs]
     return Lowered(list(graph.inputs), outputs, to.statements, given_shapes, graph.assumptions)
+
+
+def _lowered_or_host(to: Lowering, operator: Operator, inputs: Sequence[Value | None]) -> tuple[Value, ...]:
+    """What an operator lowers to; the host evaluates it where that takes the elements of an input that a run computes,
+    though the output's sizes do not: axes that are fed, as many as there are."""
+    before = len(to.statements)
+    try:
+        return as_tuple(operator.lower(to, *inputs))
+    except DataDependentError:
+        del to.statements[before:]
+        return to.host(operator, inputs)
 
 
 def _settled(to: Lowering, result: Value, type: TensorType) -> Value:

@@ -30,6 +30,8 @@ from jitonnx.records import dataclass
 
 EXAMINED = 1 << 20
 """Constants of more elements are not searched for a pattern."""
+_LARGEST = 1 << 40
+"""Above all sizes and indices; times EXAMINED it is within 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,7 @@ def _fit(value: Value) -> Affine | None:
 
 
 def fit(elements: np.ndarray) -> Affine | None:
-    """The affine function of coordinates that an array of integers is."""
+    """The affine function of coordinates that an array of integers is. Numbers beyond all indices have none."""
     if elements.size == 0 or elements.size > EXAMINED:
         return None
     offset = int(elements[(0,) * elements.ndim])
@@ -161,9 +163,11 @@ def fit(elements: np.ndarray) -> Affine | None:
     for axis, size in enumerate(elements.shape):
         unit = tuple(int(other == axis) for other in range(elements.ndim))
         coefficients.append(int(elements[unit]) - offset if size > 1 else 0)
-    expected = np.asarray(offset, elements.dtype)
+    if max(map(abs, (offset, *coefficients))) > _LARGEST:  # their products are beyond 64 bits
+        return None
+    expected = np.asarray(offset)
     for axis, coefficient in enumerate(coefficients):
-        ramp = np.arange(elements.shape[axis], dtype=elements.dtype) * coefficient
+        ramp = np.arange(elements.shape[axis]) * coefficient
         expected = expected + ramp.reshape(-1, *(1,) * (elements.ndim - axis - 1))
     return Affine(offset, tuple(coefficients)) if np.array_equal(expected, elements) else None
 

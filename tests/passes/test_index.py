@@ -51,6 +51,9 @@ def test_not_negative(dim, sizes, expected) -> None:
         (np.array([0, 1, 3]), None),
         (np.zeros(0, np.int64), None),
         (np.array(4), Affine(4, ())),
+        (np.array([-100, 100], np.int8), Affine(-100, (200,))),
+        (np.array([-(2**63), 2**63 - 1]), None),
+        (np.array([2**64 - 1, 0], np.uint64), None),
     ],
 )
 def test_fit(array, expected) -> None:
