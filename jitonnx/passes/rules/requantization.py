@@ -89,7 +89,7 @@ def requantisation(node: Node, edit: Edit) -> Result:
     edit.shares([*activations, inner.producer])  # type: ignore[list-item]
     y = edit.add(Mul(), sums, edit.constant(factors))
     for activation in reversed(activations):
-        limits = [None if limit is None else edit.constant(array(limit) / step) for limit in activation.inputs[1:]]  # type: ignore[operator]
+        limits = [None if limit is None else edit.constant(array(limit) / step) for limit in activation.inputs[1:]]
         y = edit.add(activation.operator, y, *limits)
     return edit.add(node.operator, y, edit.constant(np.ones_like(steps)), zero)
 
@@ -145,7 +145,7 @@ def _rounded(node: Node, above: Node, edit: Edit) -> Result:
     numbers, scale, zero = (*node.inputs, None)[:3]
     x, step, other = (*above.inputs, None)[:3]
     assert numbers is not None and x is not None and scale is not None and step is not None
-    steps, zeros = array(step), np.zeros((), numbers.dtype.numpy) if zero is None else array(zero)  # type: ignore[union-attr]
+    steps, zeros = array(step), np.zeros((), numbers.dtype.numpy) if zero is None else array(zero)
     if not ranked(node) or zeros is None or zeros.size != 1 or not same_zero(zero, other):
         return None
     if {x.dtype, scale.dtype, node.output.dtype} != {DType.FLOAT} or constant_scales(node, None) is None:
