@@ -89,7 +89,7 @@ class _Decoder:
             spread * np.sqrt(inputs)
         )
         self.quantised_bytes += numbers.nbytes + scales.nbytes
-        return self.add(
+        made: str = self.add(
             "MatMulNBits",
             [x, self.constant(numbers), self.constant(scales)],
             domain="com.microsoft",
@@ -99,6 +99,7 @@ class _Decoder:
             block_size=BLOCK,
             accuracy_level=self.accuracy_level,
         )
+        return made
 
     def norm_scale(self) -> str:
         return self.constant(self.random.uniform(0.8, 1.2, self.shape.width).astype(np.float32))
@@ -189,7 +190,8 @@ class Generator:
         self.session.run_with_iobinding(self.binding)
         outputs = self.binding.get_outputs()
         logits: np.ndarray = outputs[-1].numpy()
-        return logits[0, -1]
+        last: np.ndarray = logits[0, -1]
+        return last
 
     def tokens(self, first: int, count: int) -> list[int]:
         """`count` tokens behind `first`, each that of the greatest logit."""

@@ -51,7 +51,7 @@ def _opened(runtime: str, case: LoopCase, threads: int) -> Callable[[], list[Any
     options.intra_op_num_threads = threads
     options.log_severity_level = 3
     session = module.InferenceSession(case.model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return lambda: session.run(None, case.feeds)  # type: ignore[no-any-return]
+    return lambda: session.run(None, case.feeds)
 
 
 def _difference(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> float:

@@ -69,7 +69,7 @@ def drawn(axes: Mapping[str, Sequence[Any]], rng: np.random.Generator) -> dict[s
         if isinstance(axis, int):
             return axis
         least, largest, step = (*axis, 1)[:3]
-        return int(rng.integers(least // step, largest // step + 1)) * step
+        return int(rng.integers(least // step, largest // step + 1)) * int(step)
 
     return {name: tuple(map(size, shape)) for name, shape in axes.items()}
 

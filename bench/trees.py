@@ -16,6 +16,7 @@ threads that wait for others spin.
 from __future__ import annotations
 
 import argparse
+import functools
 import math
 import statistics
 import time
@@ -107,13 +108,13 @@ def compare(
 
     import jitonnx
 
-    runs = []
+    runs: list[Callable[[], Any]] = []
     for module in (onnxruntime, jitonnx):
         options = module.SessionOptions()
         options.intra_op_num_threads, options.log_severity_level = threads, 3
         session = module.InferenceSession(model, options, ["CPUExecutionProvider"])
         feeds = {session.get_inputs()[0].name: x}
-        runs.append(lambda session=session, feeds=feeds: session.run(None, feeds))
+        runs.append(functools.partial(session.run, None, feeds))
     difference = _difference(*(run() for run in runs))
     times: tuple[list[float], list[float]] = ([], [])
     end = time.perf_counter() + seconds

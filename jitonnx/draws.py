@@ -48,12 +48,12 @@ class _Source:
 
     def draw(self) -> Drawn:
         """The next draw of what is evaluated on NumPy."""
-        if self._here is None:
-            self._here = new_state()
         with self._lock:
-            number = int(self._here[1])
+            if self._here is None:
+                self._here = new_state()
+            key, number = int(self._here[0]) & _WORD, int(self._here[1])
             self._here[1] += 1
-        return Drawn(int(self._here[0]) & _WORD, number)
+        return Drawn(key, number)
 
 
 _source = _Source()

@@ -186,13 +186,14 @@ def once(make: Callable[_P, _T]) -> Callable[_P, _T]:
 
     @functools.wraps(make)
     def get(*arguments: _P.args, **named: _P.kwargs) -> _T:
-        found = made.get(arguments, _MISSING)
+        found: Any = made.get(arguments, _MISSING)
         if found is _MISSING:
             with making:
                 if arguments not in made:
                     made[arguments] = make(*arguments, **named)
                 return made[arguments]
-        return found  # type: ignore[return-value]
+        known: _T = found
+        return known
 
     return get
 

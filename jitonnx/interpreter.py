@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from jitonnx.ending import check_end
-from jitonnx.errors import RuntimeException
+from jitonnx.errors import Error, RuntimeException
 from jitonnx.ir import dims
 from jitonnx.ir.dims import Dim
 from jitonnx.ir.extract import substituted
@@ -177,6 +177,10 @@ def evaluate_node(
     except (ValueError, TypeError, IndexError, ArithmeticError, MemoryError) as error:
         given = ", ".join(map(_described, inputs))
         raise failure(node, f"{_reason(node, inputs) or error} (inputs: {given})") from error
+    except Exception as error:
+        if isinstance(error, Error) or not is_custom(type(node.operator)):
+            raise
+        raise failure(node, f"{type(error).__name__}: {error}") from error  # of the user's operator, not of ours
 
 
 def _reason(node: Node, inputs: Sequence[Any]) -> str:

@@ -14,7 +14,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from jitonnx import forks
 from jitonnx.errors import Error, Fail
@@ -114,7 +114,7 @@ class BackgroundExecutor:
 
     def __init__(self) -> None:
         self._lock = forks.lock()
-        self._jobs: weakref.WeakSet[Job] = weakref.WeakSet()
+        self._jobs: weakref.WeakSet[Job[Any]] = weakref.WeakSet()
         self._closed = False
 
     def submit(self, make: Callable[[threading.Event], _T], always: bool = False) -> Job[_T]:
@@ -141,9 +141,9 @@ class _Thread:
 
     def __init__(self) -> None:
         self._lock = forks.lock()
-        self._jobs: deque[Job] = deque()
+        self._jobs: deque[Job[Any]] = deque()
         self._thread: threading.Thread | None = None
-        self._doing: Job | None = None
+        self._doing: Job[Any] | None = None
         self._turn = 0.0
         """How long a turn was in this process before there were jobs, while there are any."""
 
@@ -152,7 +152,7 @@ class _Thread:
         """Whether it is this thread."""
         return self._thread is threading.current_thread()
 
-    def add(self, job: Job) -> None:
+    def add(self, job: Job[Any]) -> None:
         with self._lock:
             self._jobs.append(job)
             if self._thread is None:

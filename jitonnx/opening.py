@@ -26,6 +26,7 @@ from jitonnx.api.entries import (
     ARTIFACT_FORMAT,
     DENORMAL_AS_ZERO,
     EXTERNAL_DATA_FOLDER,
+    KEEP_MODEL,
     MODEL_FORMAT,
     OPTIMIZED_EXTERNAL,
     OPTIMIZED_EXTERNAL_LEAST,
@@ -39,8 +40,9 @@ from jitonnx.api.entries import (
 )
 from jitonnx.api.options import SessionOptions
 from jitonnx.api.running import BoundEngine, closed, explained, in_background
+from jitonnx.defects import is_defect, survived
 from jitonnx.engine.lru_cache import LRUCache
-from jitonnx.errors import Fail, ModelLoadCanceled, NoSuchFile
+from jitonnx.errors import Error, Fail, ModelLoadCanceled, NoSuchFile
 from jitonnx.runtime.artifact import Artifact, ArtifactError, open_artifact
 from jitonnx.runtime.cache import KernelCache, default_directory
 from jitonnx.runtime.driver import make_ahead
@@ -60,24 +62,28 @@ if TYPE_CHECKING:
     from jitonnx.runtime.program import Shapes
 
 
+_MANY_MODULES = 16
+"""Imports within a start that make it one of those whose objects nearly all stay."""
 _OVERRIDING_KEPT = 64
 """Sets of inputs with defaults that engines are kept for; those used longest ago go."""
 
 
 class _WithoutCollecting:
     """`with without_collecting:`. Python does not look for garbage as long as any thread is in such a block, nor behind
-    it among what was made within."""
+    it among what was made within, where that is modules, classes and functions first of all."""
 
     def __init__(self) -> None:
         self._lock = forks.lock()
         self._threads: list[int] = []
         self._collects = False
+        self._modules = 0
+        """How many were imported when the first of the threads came."""
         forks.in_child(self._forget_others)
 
     def __enter__(self) -> None:
         with self._lock:
             if not self._threads:
-                self._collects = gc.isenabled()
+                self._collects, self._modules = gc.isenabled(), len(sys.modules)
                 gc.disable()
             self._threads.append(get_ident())
 
@@ -89,7 +95,8 @@ class _WithoutCollecting:
             for thread in threads:
                 self._threads.remove(thread)
             if threads and not self._threads and self._collects:
-                _take_for_old()
+                if len(sys.modules) >= self._modules + _MANY_MODULES:
+                    _take_for_old()
                 gc.enable()
 
     def _forget_others(self) -> None:
@@ -100,8 +107,9 @@ class _WithoutCollecting:
 def _take_for_old() -> None:
     """Count all objects as ones that have survived collections: only those of the oldest generation look through them.
 
-    Nearly all that a start makes stays, modules, classes and functions first of all. To look through it at the next
-    chance took 8 ms, an eighth of the CPU time of a small model's start.
+    Nearly all that a process's first start makes stays, modules, classes and functions first of all. To look through it
+    at the next chance took 8 ms, an eighth of the CPU time of a small model's start. Python forgets how many objects
+    were made by now, and would never come to the oldest generation if that were done at each start.
     """
     if hasattr(gc, "freeze") and not gc.get_freeze_count():  # else somebody wants other objects to stay frozen
         gc.freeze()
@@ -149,6 +157,7 @@ class OpenedModel:
         self._closed = False
         if not -1 <= options.log_severity_level <= 4:
             _ = self.logger  # which refuses it
+        self._survived = survived()
         self.times = self._create()
         """When loading began, when the model was loaded, and when it was ready."""
 
@@ -194,7 +203,12 @@ class OpenedModel:
         if engine is None or engine.only_shapes is None or engine.foreign:
             return None
         with explained():
-            return engine.program(engine.only_shapes)
+            main, shapes = self.main, engine.only_shapes
+            while True:
+                try:
+                    return main.engine.program(shapes)
+                except Exception as error:
+                    main = self.exchanged(main, error)
 
     def bound(self, fed: Iterable[str]) -> BoundEngine:
         """The engine for the inputs that are fed: initializers that are fed too need one of their own."""
@@ -218,7 +232,7 @@ class OpenedModel:
                 raise Fail(
                     f"{self.path} was written to since the session was made, which took the compiled model from the "
                     "kernel cache: make a new session (or set the configuration entry "
-                    f"{model_cache.KEEP_MODEL} to 0, and sessions load the whole model)"
+                    f"{KEEP_MODEL} to 0, and sessions load the whole model)"
                 )
             self._compile(self._loaded(opened.file.content()))
             self.cache_key = opened._replace(file=None)
@@ -364,6 +378,8 @@ class OpenedModel:
         main, cache_key, executor = self._main, self.cache_key, self.executor
         if main is None or executor is None or cache_key is None or not model_cache.is_settled(cache_key):
             return
+        if survived() > self._survived:  # a model that does without something is made anew at the next start
+            return
         engine = main.engine
         if not in_background(engine) and not isinstance(engine, SavedEngine):
             from jitonnx.saved.saving import model_info
@@ -402,7 +418,8 @@ class OpenedModel:
         executor = BackgroundExecutor()
         weakref.finalize(self, executor.close)
         with explained():
-            self._install(BoundEngine(model.inputs, self._engine(model.graph, executor)), with_defaults, executor)
+            engine = self._engine_at_last(model.graph, executor)
+            self._install(BoundEngine(model.inputs, engine), with_defaults, executor)
 
     def _check_options(self) -> None:
         if self._options.load_cancelled():
@@ -453,6 +470,47 @@ class OpenedModel:
             )
         if "logging" in sys.modules:
             self.logger.info("%s is written; %s", options.optimized_model_filepath, report)
+
+    def exchanged(self, bound: BoundEngine, error: Exception) -> BoundEngine:
+        """An engine that does less than `bound`, which failed in itself. The error where it is none of that kind.
+
+        Another thread may have exchanged it meanwhile.
+        """
+        if not is_defect(error) or (isinstance(self.made, SavedEngine) and self.opened_as is None):
+            raise error
+        self.load_graph()
+        with self._loading:
+            kept = self._overriding
+            overriding = next((key for key in kept.keys() if kept.find(key) is bound), ())  # noqa: SIM118
+            if overriding or bound is self._main:
+                from jitonnx.engine.pipeline import with_less
+
+                self._settings = with_less(self._settings, error, "running the model")
+                self._overriding = LRUCache(_OVERRIDING_KEPT)
+                engine = self._engine_at_last(self._reloaded(error), self.executor)
+                self._install(BoundEngine(bound.declared, engine), self._with_defaults, self.executor)
+        return self.bound(overriding)
+
+    def _engine_at_last(self, graph: Graph, executor: BackgroundExecutor | None) -> Engine | BackgroundEngine:
+        """An engine for the graph; where making it fails in itself, one that does less."""
+        while True:
+            try:
+                return self._engine(graph, executor)
+            except Exception as error:
+                from jitonnx.engine.pipeline import with_less
+
+                self._settings = with_less(self._settings, error, "compiling the model")
+                graph = self._reloaded(error)
+
+    def _reloaded(self, error: Exception) -> Graph:
+        """The model once more, as it was loaded. The error itself if it cannot be had any more."""
+        try:
+            model = self._loaded(self._source)
+        except Error:
+            raise error from None
+        if model.inputs != self.description.inputs:  # the file is another one by now
+            raise error
+        return model.graph
 
     def _engine(self, graph: Graph, executor: BackgroundExecutor | None) -> Engine | BackgroundEngine:
         from jitonnx.engine.pipeline import CompileMode, Engine

@@ -200,7 +200,8 @@ class _OnNumPy:
 
     @staticmethod
     def equals(a: np.ndarray, b: int) -> np.ndarray:
-        return a == b
+        equal: np.ndarray = a == b
+        return equal
 
 
 ON_NUMPY = _OnNumPy()

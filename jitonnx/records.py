@@ -40,8 +40,8 @@ def _bound(
 
 
 if TYPE_CHECKING:
-    from dataclasses import dataclass
-    from typing import NamedTuple
+    from dataclasses import dataclass as dataclass
+    from typing import NamedTuple as NamedTuple
 else:
     from collections import _tuplegetter as _field_getter
 
@@ -161,7 +161,7 @@ def _first_methods(cls: type, wanted: Collection[str], frozen: bool, few: Iterat
     """Those methods of a data class that are wanted, which go from field to field; after a few calls they give way."""
     from dataclasses import MISSING, fields
 
-    entries = fields(cls)  # type: ignore[arg-type]
+    entries = fields(cls)
     by_place = [entry.name for entry in entries if entry.init and not entry.kw_only]
     parameters = by_place + [entry.name for entry in entries if entry.init and entry.kw_only]
     factories = {entry.name: entry.default_factory for entry in entries if entry.default_factory is not MISSING}
@@ -219,7 +219,7 @@ def _compiled_methods(cls: type, wanted: Collection[str], frozen: bool) -> dict[
     """The same methods, compiled as one text: most of the time goes by texts."""
     from dataclasses import MISSING, fields
 
-    entries = fields(cls)  # type: ignore[arg-type]
+    entries = fields(cls)
     names: dict[str, Any] = {"_missing": MISSING}
     lines = []
     if "__init__" in wanted:

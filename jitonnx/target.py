@@ -105,6 +105,11 @@ class Target:
         )
 
     @property
+    def has_multiply_adds(self) -> bool:
+        """Whether it multiplies and adds floats by one instruction, rounded once."""
+        return self.on_arm or self.vector_bytes > 16
+
+    @property
     def integer_products(self) -> str:
         """How 8-bit integers are best multiplied and summed in 32 bits; see `jitonnx.kernels.integer.spec.GROUPS`."""
         if self.vector_bytes == 64 and self._has("amx-int8", False):

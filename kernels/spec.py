@@ -75,7 +75,7 @@ class KernelSpec:
     @property
     def size_count(self) -> int:
         """How many sizes `complete` returns: where those of prologue and epilogue begin."""
-        return self.SIZES.WIDTH  # type: ignore[no-any-return]
+        return self.SIZES.WIDTH
 
     def tasks(self, sizes: Any) -> int:
         """Independent pieces of work that threads share out; 0 when there is nothing to do."""

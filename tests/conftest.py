@@ -1,4 +1,4 @@
-"""What holds for all tests: a kernel cache of their own, and Hypothesis without deadlines."""
+"""What holds for all tests: a kernel cache of their own, defects raised, and Hypothesis without deadlines."""
 
 import os
 import tempfile
@@ -6,7 +6,12 @@ import tempfile
 import pytest
 from hypothesis import settings
 
+from jitonnx.defects import STRICT
+
 CACHE_VARIABLE = "JITONNX_CACHE_DIR"
+
+# What a user is only warned of fails a test. Processes that tests start inherit the variable.
+os.environ[STRICT] = "1"
 
 # The first call of a compiled kernel takes as long as compiling it, which says nothing about the example.
 settings.register_profile("jitonnx", deadline=None)

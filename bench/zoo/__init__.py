@@ -132,7 +132,8 @@ def _entry(name: str) -> dict[str, Any]:
 
 @cache
 def _manifest() -> dict[str, dict[str, Any]]:
-    return json.loads((_FOLDER / "manifest.json").read_text())
+    manifest: dict[str, dict[str, Any]] = json.loads((_FOLDER / "manifest.json").read_text())
+    return manifest
 
 
 @cache

@@ -36,7 +36,7 @@ def quantize(model: Path, out: Path, form: str, feeds: Mapping[str, np.ndarray])
     from onnxruntime import quantization
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
-    class Reader(quantization.CalibrationDataReader):
+    class Reader(quantization.CalibrationDataReader):  # type: ignore[misc]  # onnxruntime has no types
         """Gives the one feed."""
 
         def __init__(self) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from jitonnx import forks
+from jitonnx.defects import is_defect
 from jitonnx.errors import InvalidArgument, RuntimeException
 from jitonnx.ir.declaration import Declaration, is_named
 from jitonnx.ir.dims import DimLike
@@ -140,7 +141,12 @@ def plain_entry(
 
     def enter(feeds: Any) -> list[Any] | None:
         arrays = plain.arrays(feeds)
-        return None if arrays is None else run(arrays)
+        try:
+            return None if arrays is None else run(arrays)
+        except Exception as error:
+            if not is_defect(error):
+                raise
+            return None  # a closer look tells what to do without
 
     return enter
 

@@ -19,8 +19,9 @@ from jitonnx.api import feeds as feeding
 from jitonnx.api.entries import STRICT
 from jitonnx.api.options import RunOptions
 from jitonnx.api.targets import Placed, Targets, all_in_place, check_shapes, copied, in_place
+from jitonnx.defects import is_defect, strict, told
 from jitonnx.ending import check_end, ended_by
-from jitonnx.errors import Fail, InvalidArgument, RuntimeException
+from jitonnx.errors import EngineError, Fail, InvalidArgument, RuntimeException
 from jitonnx.ir.declaration import Declaration
 from jitonnx.ir.errors import GraphError, InferenceError
 from jitonnx.records import NamedTuple
@@ -200,9 +201,8 @@ class Runs:
         bound, arrays, shapes = self._read(main, feeds)
         profile = self.profile
         with explained():
-            program = bound.engine.program(shapes)
+            bound, program, outputs = self._served(bound, arrays, shapes)
             if program is None:
-                outputs = bound.engine.run(arrays)
                 self._check_outputs(bound, shapes, outputs)
         if program is not None:
             self._check_program(bound, shapes, program)
@@ -226,9 +226,8 @@ class Runs:
         bound, arrays, shapes = self._read(main, feeds)
         profile = self.profile
         with explained():
-            program = bound.engine.program(shapes)
+            bound, program, outputs = self._served(bound, arrays, shapes)
             if program is None:
-                outputs = bound.engine.run(arrays)
                 self._check_outputs(bound, shapes, outputs)
                 runner = None if profile or self._strict else bound.engine.runner(shapes)
                 entry = None if runner is None else feeding.plain_entry(bound.declared, shapes, runner)
@@ -243,6 +242,19 @@ class Runs:
             self._expect(program.entry)
         return program.run(arrays)
 
+    def _served(
+        self, bound: BoundEngine, arrays: list[np.ndarray], shapes: Shapes
+    ) -> tuple[BoundEngine, RunnableProgram | None, Outputs]:
+        """The engine, and its program for these shapes; else the outputs. An engine that fails in itself is exchanged
+        for one that does less.
+        """
+        while True:
+            try:
+                program = bound.engine.program(shapes)
+                return bound, program, [] if program is not None else bound.engine.run(arrays)
+            except Exception as error:
+                bound = self._model.exchanged(bound, error)
+
     def _run_resized(self, resized: _Resized, main: BoundEngine, feeds: Any, targets: Targets) -> Outputs | None:
         """All outputs for inputs of new sizes, by native code alone; None where anything is unusual."""
         if type(feeds) is not dict or len(feeds) != len(main.names) or self.profile is not None or self._is_closed:
@@ -252,8 +264,13 @@ class Runs:
         except KeyError:
             return None
         arrays += targets
-        if not resized.runs.run(arrays):
-            return None
+        try:
+            if not resized.runs.run(arrays):
+                return None
+        except Exception as error:
+            if not is_defect(error):
+                raise
+            return None  # a closer look tells what to do without
         outputs = arrays[len(main.names) :]
         if not (resized.as_declared or self._contradicted):
             self._check_outputs(main, tuple([array.shape for array in arrays[: len(main.names)]]), outputs)
@@ -378,11 +395,21 @@ def _call_back(future: Future[Outputs], callback: Callable[[Outputs, Any, str], 
 @contextmanager
 def explained() -> Iterator[None]:
     """Errors about a graph leave as Fail: they name the node, its operator and its inputs already. A lack of memory
-    leaves as RuntimeException.
+    leaves as RuntimeException, and what failed in itself, with nothing left to do without, as EngineError.
     """
     try:
         yield
-    except (GraphError, InferenceError) as error:
-        raise Fail(str(error)) from error
-    except MemoryError as error:
-        raise RuntimeException(f"There is not enough memory for the model at these sizes: {error}") from error
+    except Exception as error:
+        known = _as_ours(error)
+        if known is None:
+            raise
+        raise known from error
+
+
+def _as_ours(error: Exception) -> Exception | None:
+    """The error to raise in the place of another; None if that one is fit to be seen."""
+    if isinstance(error, MemoryError):
+        return RuntimeException(f"There is not enough memory for the model at these sizes: {error}")
+    if is_defect(error):
+        return None if strict() else EngineError(f"jitonnx failed: {told(error)}. Please report this with the model")
+    return Fail(str(error)) if isinstance(error, (GraphError, InferenceError)) else None

@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _reported(options: argparse.Namespace) -> int:
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = _tell  # type: ignore[assignment]
+            warnings.showwarning = _tell
             _register(options.opset)
             status = options.command(options)
         sys.stdout.flush()

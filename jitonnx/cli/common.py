@@ -138,7 +138,8 @@ def session_of(
     entries: session configuration entries.
     """
     from jitonnx.api.entries import ARTIFACT_FORMAT, CALIBRATION, COMPILE, MODEL_FORMAT, PRECISION, PRECISION_BOUND
-    from jitonnx.api.options import GraphOptimizationLevel, SessionOptions
+    from jitonnx.api.enumerations import GraphOptimizationLevel
+    from jitonnx.api.options import SessionOptions
     from jitonnx.session import InferenceSession
 
     session_options = SessionOptions()

@@ -24,6 +24,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 from jitonnx import forks
 from jitonnx.codegen.code import Code
+from jitonnx.codegen.compile_error import CompileError
 from jitonnx.jobs import LOOK_SECONDS, StoppedError
 from jitonnx.runtime.cache import KernelCache
 from jitonnx.runtime.threads import allowed_cpus
@@ -41,10 +42,6 @@ BACKGROUND_NICENESS = 5
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called as progress(done, all) when there is something to compile, and as kernels come in."""
-
-
-class CompileError(RuntimeError):
-    """Bug: a kernel of ours did not compile. The text holds the kernel and the compiler's error."""
 
 
 def cached_kernels(codes: Iterable[Code], target: Target, cache: KernelCache) -> tuple[dict[Code, bytes], list[Code]]:
@@ -171,13 +168,15 @@ class _Compilation:
                         return
                     answer = _receive(answers)
                     if isinstance(answer, str):
-                        raise CompileError(answer)
+                        raise CompileError(answer, code)
                     self._finish(code, answer)
         except queue.Empty:
             return
         except (OSError, EOFError, struct.error):
             what = f"kernel {code!r}" if code is not None else "kernels"
-            self._errors.append(CompileError(f"the process compiling {what} ended early: killed, or short of memory?"))
+            self._errors.append(
+                CompileError(f"the process compiling {what} ended early: killed, or short of memory?", code)
+            )
         except CompileError as error:
             self._errors.append(error)
 
@@ -241,7 +240,7 @@ def compile_one(code: Code, symbol: str, target: Target) -> bytes:
         forks.release_llvm()
         raise
     except Exception as error:
-        raise CompileError(f"Bug: kernel {code!r} does not compile: {error}") from error
+        raise CompileError(f"kernel {code!r} does not compile: {error}", code) from error
 
 
 def work() -> None:

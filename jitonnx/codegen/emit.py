@@ -61,9 +61,11 @@ def optimise(module: llvm.ModuleRef, target: Target, settled: bool = False) -> l
 
 def emit_object(module: llvm.ModuleRef, target: Target, settled: bool = False) -> bytes:
     """Optimise `module` and return its object code (ELF on Linux). settled: as for `optimise`."""
-    return _machine(target).emit_object(optimise(module, target, settled))
+    code: bytes = _machine(target).emit_object(optimise(module, target, settled))
+    return code
 
 
 def emit_assembly(module: llvm.ModuleRef, target: Target, settled: bool = False) -> str:
     """Optimise `module` and return its assembly text, for tests and for people. settled: as for `optimise`."""
-    return _machine(target).emit_assembly(optimise(module, target, settled))
+    text: str = _machine(target).emit_assembly(optimise(module, target, settled))
+    return text

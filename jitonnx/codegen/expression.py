@@ -1,7 +1,8 @@
 """Scalar expressions as code on vectors.
 
 Every part of an expression is a vector of as many lanes, constants too. Floats may be contracted: a product and a sum
-next to each other become one multiply-add.
+next to each other become one multiply-add. Not so where numbers are quantised or were: there each operation rounds, as
+the model has it, since a last place decides which integer comes out.
 
 float16 and bfloat16 lie in memory as 16 bits and are computed with as float32. Such a part of an expression is its bits
 (an operand, a constant, what a cast rounded), or a float32 that nothing has rounded yet, as `expr.evaluate` has it: of
@@ -54,7 +55,8 @@ def emit_expr(code: Code, roots: Sequence[e.Expr], lanes: int, leaf: Leaf, calls
     `leaf` gives an operand (of half precision: its bits) or index; shared parts are computed once. calls: elementary
     functions that are used often may be called, for which no more is in registers than these expressions need.
     """
-    parts = _Parts(code, lanes, leaf, _used_often(roots) if calls else frozenset())
+    contracts = not any(map(e.is_quantised, roots))
+    parts = _Parts(code, lanes, leaf, _used_often(roots) if calls else frozenset(), contracts)
     for root in roots:
         for node in e.children_first(root):
             parts.add(node)
@@ -69,10 +71,14 @@ def _used_often(roots: Sequence[e.Expr]) -> frozenset[str]:
 
 
 class _Parts:
-    """The parts of some expressions that have been computed. called: the elementary functions that are called."""
+    """The parts of some expressions that have been computed.
 
-    def __init__(self, code: Code, lanes: int, leaf: Leaf, called: Collection[str]) -> None:
+    called: the elementary functions that are called; contracts: whether products and sums may be rounded together.
+    """
+
+    def __init__(self, code: Code, lanes: int, leaf: Leaf, called: Collection[str], contracts: bool) -> None:
         self._code, self._lanes, self._leaf, self._called = code, lanes, leaf, called
+        self._contracts = contracts
         self._values: dict[e.Expr, Traced] = {}
         """They are what is computed with."""
         self._bits: dict[e.Expr, Traced] = {}
@@ -92,7 +98,7 @@ class _Parts:
         elif node.op in self._called:
             self._values[node] = self._code.function(getattr(vecmath, node.op), [self.value(a) for a in node.arguments])
         else:
-            self._values[node] = _operation(node, [self.value(a) for a in node.arguments])
+            self._values[node] = _operation(node, [self.value(a) for a in node.arguments], self._contracts)
 
     def _add_bits(self, node: e.Expr) -> bool:
         """Note a part of half precision that is rounded already, or compute one that is rounded now; else False."""
@@ -164,6 +170,7 @@ _FUNCTIONS: dict[str, Callable[..., Traced]] = {
     "nearest": trace.nearest_integer,
     "nearest_low": trace.nearest_low,
     "within": trace.within,
+    "quotient": simd.quotient,
     "sqrt": trace.sqrt,
     "isnan": trace.isnan,
     "isinf": simd.isinf,
@@ -181,12 +188,12 @@ _SHORT = {
 """The operations that take no longer than a call."""
 
 
-def _operation(node: e.Expr, arguments: Sequence[Traced]) -> Traced:
+def _operation(node: e.Expr, arguments: Sequence[Traced], contracts: bool) -> Traced:
     op, operands = node.op, node.arguments
     if op == "div" and node.dtype.is_integer:
         return simd.divide_integer(*arguments)
     if op in _OPERATORS:
-        return simd.contracted(_OPERATORS[op], *arguments)
+        return (simd.contracted if contracts else simd.combined)(_OPERATORS[op], *arguments)
     if op == "cast":
         if operands[0].dtype in HALVES and node.dtype is DType.FLOAT:
             return arguments[0]

@@ -49,10 +49,11 @@ def drawn(distribution: Distribution, count: int, dtype: Any) -> np.ndarray:
 
     key, number = draws.draw()
     factor, term, most = distribution.limits(dtype)
-    numbers = philox.evaluate(distribution.kind, key, number, count, dtype)
+    numbers: np.ndarray = philox.evaluate(distribution.kind, key, number, count, dtype)
     numbers *= factor
     numbers += term
-    return np.minimum(numbers, most, out=numbers)
+    np.minimum(numbers, most, out=numbers)
+    return numbers
 
 
 def seeded(distribution: Distribution, seed: int, count: int, dtype: Any) -> np.ndarray:

@@ -23,6 +23,7 @@ from jitonnx.ir.dtypes import DType
 
 Operand: TypeAlias = Union["Expr", float, int, bool]
 
+_SMALL_INTEGERS = (DType.INT8, DType.UINT8, DType.INT16, DType.UINT16, DType.INT32)
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 _PREDICATES = (*_COMPARISONS, "isnan", "isinf", "logical_and", "logical_or", "logical_xor", "logical_not")
 
@@ -183,6 +184,26 @@ def within(x: Expr, low: Operand, high: Operand) -> Expr:
     return _make("within", (x, _lift(low, x.dtype), _lift(high, x.dtype)), x.dtype)
 
 
+def quotient(number: Expr, step: Expr, factor: Expr) -> Expr:
+    """number / step of finite float32, rounded as a division is, where factor is 1 / step: a product and two
+    multiply-adds on CPUs that have these, a tenth as long as a division takes. The quotient must be a normal number."""
+    if not number.dtype is step.dtype is factor.dtype is DType.FLOAT:
+        raise TypeError(f"quotient of {number.dtype.text} and {step.dtype.text}: cast them to float32 first")
+    return _make("quotient", (number, step, factor), DType.FLOAT)
+
+
+_ROUNDS = ("nearest", "nearest_low", "quotient", "round")
+
+
+def is_quantised(root: Expr) -> bool:
+    """Whether numbers are made of small integers or rounded to such: models say of these which operation rounds."""
+    return any(
+        node.op in _ROUNDS
+        or (node.op == "cast" and node.dtype is DType.FLOAT and node.arguments[0].dtype in _SMALL_INTEGERS)
+        for node in children_first(root)
+    )
+
+
 def where(condition: Expr, a: Operand, b: Operand) -> Expr:
     """a where condition holds, else b."""
     dtype = a.dtype if isinstance(a, Expr) else b.dtype  # type: ignore[union-attr]
@@ -211,10 +232,12 @@ def _erf(x: np.ndarray) -> np.ndarray:
 
 def _divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if a.dtype.kind == "f":
-        return a / b
+        quotient: np.ndarray = a / b
+        return quotient
     safe = np.where(b == 0, 1, b)
     inexact = np.remainder(a, safe) != 0
-    return (np.floor_divide(a, safe) + (inexact & ((a < 0) != (safe < 0)))).astype(a.dtype)
+    whole: np.ndarray = (np.floor_divide(a, safe) + (inexact & ((a < 0) != (safe < 0)))).astype(a.dtype)
+    return whole
 
 
 UNARY: dict[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -425,6 +448,8 @@ def evaluate(root: Expr, arrays: Sequence[np.ndarray], shape: Sequence[int] = ()
             values[node] = arguments[0].astype(node.dtype.numpy).astype(_computed(node.dtype), copy=False)
         elif node.op == "where":
             values[node] = np.where(*arguments)
+        elif node.op == "quotient":
+            values[node] = arguments[0] / arguments[1]
         elif node.op == "within":
             values[node] = np.minimum(np.fmax(*arguments[:2]), arguments[2])
         elif node.op == "call":

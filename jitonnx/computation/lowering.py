@@ -14,12 +14,13 @@ import numpy as np
 
 from jitonnx.computation import computations as c
 from jitonnx.computation import expr as e
+from jitonnx.defects import is_defect
 from jitonnx.ir.assumptions import Assumptions
-from jitonnx.ir.dims import DimLike
+from jitonnx.ir.dims import Dim, DimLike
 from jitonnx.ir.dtypes import COMPILED, HALVES, DType
 from jitonnx.ir.graph import Graph, Node, Value, describe
 from jitonnx.ir.inference import InferenceContext, inferring, unnoted
-from jitonnx.ir.operator import InferenceError, Operator, as_tuple
+from jitonnx.ir.operator import DataDependentError, InferenceError, Operator, as_tuple
 from jitonnx.ir.types import Shape, TensorType, is_symbolic, type_of
 from jitonnx.records import dataclass
 
@@ -101,7 +102,8 @@ class Lowering:
         shape = self.context.broadcast_shapes(*(value.shape for value in operands))
         if shape is None:
             raise InferenceError(f"shapes do not broadcast: {', '.join(map(repr, operands))}")
-        return self.emit(c.Map(expression), operands, TensorType(expression.dtype, shape))
+        fitted = [self._with_ones(value, shape) for value in operands]
+        return self.emit(c.Map(expression), fitted, TensorType(expression.dtype, shape))
 
     def fill(self, expression: e.Expr, shape: Sequence[DimLike]) -> Value:
         """A tensor of `shape`; the expression reads coordinates only."""
@@ -152,7 +154,25 @@ class Lowering:
         """Repeated to `shape`."""
         if tuple(shape) == x.shape:
             return x
-        return self.emit(c.Broadcast(tuple(shape)), (x,), TensorType(x.dtype, tuple(shape)))
+        return self.emit(c.Broadcast(tuple(shape)), (self._with_ones(x, shape),), TensorType(x.dtype, tuple(shape)))
+
+    def _with_ones(self, x: Value, shape: Sequence[DimLike]) -> Value:
+        """The value as it is broadcast to `shape`: the sizes that are taken to be 1 are, where all that follows sees it.
+
+        Expressions stand for them where the sizes of a run are an example of what is assumed: `n//2` for 3 elements.
+        """
+        missing = len(shape) - len(x.shape)
+        sizes = tuple(
+            1 if dim != shape[missing + axis] and self._is_repeated(dim, shape[missing + axis]) else dim
+            for axis, dim in enumerate(x.shape)
+        )
+        return x if sizes == x.shape else self.emit(c.Broadcast(sizes), (x,), TensorType(x.dtype, sizes))
+
+    def _is_repeated(self, dim: DimLike, size: DimLike) -> bool:
+        """Whether an axis of a size that is not known to be 1 is repeated to another size."""
+        return (
+            isinstance(dim, Dim) and size != 1 and not self.context.assume_equal(dim, size)
+        ) and self.context.assume_equal(dim, 1)
 
     def slice(self, x: Value, starts: Sequence[DimLike], steps: Sequence[int], shape: Sequence[DimLike]) -> Value:
         """Elements starts[a] + i * steps[a] of each axis a; one entry an axis in all three."""
@@ -210,7 +230,7 @@ class Lowering:
     def concat(self, operands: Sequence[Value], axis: int) -> Value:
         """Operands one behind the other along `axis` (>= 0)."""
         shape = list(operands[0].shape)
-        shape[axis] = sum(value.shape[axis] for value in operands)  # type: ignore[arg-type]
+        shape[axis] = sum(value.shape[axis] for value in operands)
         return self.emit(c.Concat(axis), operands, TensorType(operands[0].dtype, tuple(shape)))
 
     def reduce(self, kind: str, x: Value, axes: Sequence[int], keepdims: bool) -> Value:
@@ -223,6 +243,7 @@ class Lowering:
         batch = self.context.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         if batch is None:
             raise InferenceError(f"leading axes of {a} and {b} do not broadcast")
+        a, b = (self._with_ones(x, (*batch, *x.shape[-2:])) for x in (a, b))
         return self.emit(c.MatMul(), (a, b), TensorType(a.dtype, (*batch, a.shape[-2], b.shape[-1])))
 
     def host(self, operator: Operator, operands: Sequence[Value | None]) -> tuple[Value, ...]:
@@ -256,8 +277,16 @@ def spelled(node: Node) -> tuple[list[Statement], tuple[Value, ...]]:
     return to.statements, as_tuple(node.operator.lower(to, *node.inputs))
 
 
+class LoweringDefect(Exception):
+    """The lowering of a node's operator failed in itself."""
+
+    def __init__(self, node: Node, error: Exception) -> None:
+        super().__init__(f"{describe(node)}: {error}")
+        self.node, self.error = node, error
+
+
 def lower(graph: Graph) -> Lowered:
-    """The statements of a graph whose types are inferred. Errors name the node."""
+    """The statements of a graph whose types are inferred. Errors name the node; LoweringDefect are our own."""
     with inferring(graph.assumptions.apart()) as context:
         return _lowered(graph, context)
 
@@ -283,9 +312,13 @@ def _lowered(graph: Graph, context: InferenceContext) -> Lowered:
             ):  # no kernel needs to know about tensors without elements, but where it is to tell a size
                 results = tuple(to.fill(e.constant(0, value.dtype), value.shape) for value in node.outputs)
             else:
-                results = as_tuple(node.operator.lower(to, *inputs))
+                results = _lowered_or_host(to, node.operator, inputs)
         except InferenceError as error:
             raise InferenceError(f"{describe(node)}: {error}") from error
+        except Exception as error:
+            if not is_defect(error):
+                raise
+            raise LoweringDefect(node, error) from error
         for value, result in zip(node.outputs, results, strict=False):
             values[value] = result if result in to.counts else _settled(to, result, value.type)
             if values[value] in to.unnamed:
@@ -295,6 +328,17 @@ def _lowered(graph: Graph, context: InferenceContext) -> Lowered:
     outputs += [to.counts[value] for value in outputs if value in to.counts]
     given_shapes = graph.given_shapes or [value.shape for value in graph.inputs]
     return Lowered(list(graph.inputs), outputs, to.statements, given_shapes, graph.assumptions)
+
+
+def _lowered_or_host(to: Lowering, operator: Operator, inputs: Sequence[Value | None]) -> tuple[Value, ...]:
+    """What an operator lowers to; the host evaluates it where that takes the elements of an input that a run computes,
+    though the output's sizes do not: axes that are fed, as many as there are."""
+    before = len(to.statements)
+    try:
+        return as_tuple(operator.lower(to, *inputs))
+    except DataDependentError:
+        del to.statements[before:]
+        return to.host(operator, inputs)
 
 
 def _settled(to: Lowering, result: Value, type: TensorType) -> Value:

@@ -107,13 +107,13 @@ def original_coordinates(
 ) -> np.ndarray:
     """Places in the input, float32, of all output positions of an axis, by ONNX's coordinate transformations.
 
-    Corners are aligned as ONNX does it: the last output's is that of `length * scale` elements, before that is rounded
-    to `output` of them.
+    Aligned corners are those of the tensors as they are, of `length` and `output` elements, also where a scale asks for
+    a fraction of an element more: so does onnxruntime. ONNX's reference takes the fraction.
     """
     one = np.float32
     x, half, factor = np.arange(output, dtype=one), one(0.5), one(scale)
     if mode == "align_corners":
-        return x * one(length - 1) / one(length * scale - 1) if output > 1 else np.zeros_like(x)
+        return x * one(length - 1) / one(output - 1) if output > 1 else np.zeros_like(x)
     if mode == "asymmetric":
         return x / factor
     if mode == "tf_half_pixel_for_nn":
@@ -133,9 +133,11 @@ def original_coordinates(
 
 def _round(x: np.ndarray, nearest: str) -> np.ndarray:
     if nearest == "floor":
-        return np.floor(x)
+        lower: np.ndarray = np.floor(x)
+        return lower
     if nearest == "ceil":
-        return np.ceil(x)
+        upper: np.ndarray = np.ceil(x)
+        return upper
     if nearest == "round_prefer_floor":
         return np.ceil(x - np.float32(0.5))
     return np.floor(x + np.float32(0.5))

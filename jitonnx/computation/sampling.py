@@ -91,4 +91,5 @@ def keys(distance: np.ndarray) -> np.ndarray:
     a = CUBIC
     near = ((a + 2) * distance - (a + 3)) * distance * distance + 1
     far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
-    return np.where(distance <= 1, near, far)
+    factors: np.ndarray = np.where(distance <= 1, near, far)
+    return factors

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from jitonnx import forks
 from jitonnx.engine.pending import PendingCode
-from jitonnx.engine.pipeline import Engine, Settings
+from jitonnx.engine.pipeline import Engine, Settings, with_less
 from jitonnx.engine.programs import RunnableProgram, Runner, shape_of
 from jitonnx.engine.protocol import CompileStatus, ModelEngine
 from jitonnx.engine.resized import Resized
@@ -42,12 +42,17 @@ class BackgroundEngine(ModelEngine):
         """The keys are the shapes of runs that were evaluated on NumPy."""
 
         def make(stop: threading.Event) -> Engine:
-            copy = specialise(graph, [v.type for v in graph.inputs])
-            engine = Engine(copy, settings, cache, pending.counter(), executor, stop, pending=pending)
-            if engine.only_shapes is not None:
-                engine.program(engine.only_shapes)
-            engine.progress = None
-            return engine
+            less = settings
+            while True:
+                copy = specialise(graph, [v.type for v in graph.inputs])
+                try:
+                    engine = Engine(copy, less, cache, pending.counter(), executor, stop, pending=pending)
+                    if engine.only_shapes is not None:
+                        engine.program(engine.only_shapes)
+                    engine.progress = None
+                    return engine
+                except Exception as error:
+                    less = with_less(less, error, "compiling the model")
 
         self._job: Job[Engine] = executor.submit(make)
 

@@ -116,11 +116,12 @@ class LoopWriter:
     def _tensor(self, value: Value, like: Value) -> tuple[DimLike, ...]:
         """The shape of a tensor of numbers that is of the type and rank of another one."""
         known = isinstance(value.type, TensorType) and value.dtype not in (None, DType.STRING)
-        if not known or value.type.shape is None or like.type.shape is None or value.dtype is not like.dtype:
+        shape: tuple[DimLike, ...] | None = value.type.shape
+        if not known or shape is None or like.type.shape is None or value.dtype is not like.dtype:
             raise self._writer.refused(f"{value.name!r} is no tensor of numbers of a known rank")
-        if len(value.type.shape) != len(like.type.shape):
+        if len(shape) != len(like.type.shape):
             raise self._writer.refused(f"the rank of {value.name!r} is not the same in each iteration")
-        return value.type.shape
+        return shape
 
     def _carry(self, section: Section) -> list[int]:
         """The places of what is carried, which begins as what the loop is given."""

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from jitonnx.engine.chained_loops import Body, LoopWriter
+from jitonnx.engine.lent import Lent
 from jitonnx.interpreter import array_of, known
 from jitonnx.ir import dims
 from jitonnx.ir.assumptions import Pair
@@ -145,7 +146,7 @@ class Writer:
             found: dict[int, Any] = dict(evaluator.recorded(given))
         except Unrecordable as error:
             raise NotChainable(str(error)) from error
-        return [found.get(row, size) for row, size in enumerate(sizes)]  # type: ignore[misc]
+        return [found.get(row, size) for row, size in enumerate(sizes)]
 
     # ------------------------------------------------------------ places
 
@@ -455,7 +456,7 @@ class ChainedSteps:
         frames: FramePool,
         threads: int,
     ) -> None:
-        self._frames, self._threads, self.count = frames, threads, len(steps)
+        self.count = len(steps)
         writer = self._writer = Writer()
         own = {value for step, _ in steps for value in step.outputs}
         scope = Scope(writer, [name for name, value in told.items() if value in own])
@@ -466,8 +467,7 @@ class ChainedSteps:
         self._template: list[Any] = [None] * writer.places
         for place, array in writer.constants.items():
             self._template[place] = array
-        self._free: list[_Runner] = []
-        self._made = 0
+        self._runners = Lent(lambda: _Runner(writer, len(steps), frames, threads), CHAINS_KEPT)
 
     @property
     def left(self) -> set[int]:
@@ -476,7 +476,7 @@ class ChainedSteps:
 
     def __call__(self, values: dict[Value, Any], sizes: dict[str, int]) -> int:
         """Do as many steps as can be, and say how many these are. Arguments as for steps."""
-        runner = self._taken()
+        runner = self._runners.take()
         if runner is None:
             return 0
         try:
@@ -489,17 +489,7 @@ class ChainedSteps:
             self._note(done, runner, arrays, values, sizes)
             return done
         finally:
-            self._free.append(runner)
-
-    def _taken(self) -> _Runner | None:
-        """A chain that no other run uses; None if too many do."""
-        try:
-            return self._free.pop()
-        except IndexError:
-            if self._made == CHAINS_KEPT:
-                return None
-            self._made += 1
-            return _Runner(self._writer, self.count, self._frames, self._threads)
+            self._runners.give(runner)
 
     def _run(self, runner: _Runner, arrays: list[Any], sizes: Mapping[str, int]) -> int:
         """Run it on arrays in their places, and say how many steps are done."""
@@ -556,7 +546,7 @@ class WholeRun:
     ) -> list[Any] | tuple[dict[Value, Any], dict[str, int], int] | None:
         """The outputs; or, where only some steps are done, what is known behind them, and how many; None if none is."""
         chain = self._chain
-        runner = chain._taken()
+        runner = chain._runners.take()
         if runner is None:
             return None
         try:
@@ -578,7 +568,7 @@ class WholeRun:
                 outputs.append(array if beginning is None else beginning(array, sizes))
             return outputs
         finally:
-            chain._free.append(runner)
+            chain._runners.give(runner)
 
 
 class _Runner:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jitonnx import forks
 from jitonnx.ir import dims
 from jitonnx.ir.graph import Value
 from jitonnx.ir.types import TensorType
@@ -74,6 +75,8 @@ class LoopLinks:
         found = set().union(*(dims.variables(size) for shape in shapes for size in shape))
         self._names = sorted(found | set(step.outer_names))
         self._compared: tuple[str, ...] = ()
+        self._lock = forks.lock()
+        """Held where a run changes what follows."""
         self._last: Seen | None = None
         self._seen: Seen | None = None
         self._version = 0
@@ -117,28 +120,32 @@ class LoopLinks:
                 for place, array in enumerate(arrays)
             ]
         )
-        last, self._last = self._last, Seen(types, tuple([sizes.get(name) for name in self._names]), iteration)
-        if self._seen is not None and self._seen.key == self._last.key:
-            return
-        if self._seen is None or (last is not None and last.key == self._last.key):
-            self._seen = self._last
-            self._version += 1
+        now = Seen(types, tuple([sizes.get(name) for name in self._names]), iteration)
+        with self._lock:
+            last, self._last = self._last, now
+            if self._seen is not None and self._seen.key == now.key:
+                return
+            if self._seen is None or (last is not None and last.key == now.key):
+                self._seen = now
+                self._version += 1
 
     def note_growth(self) -> None:
         """Note that iterations of a run were of different programs."""
-        if self._seen is None:
-            self._version = 1
+        with self._lock:
+            if self._seen is None:
+                self._version = 1
 
     def chained(self, variables: Sequence[int]) -> Looped | None:
         """What native code runs, None if no run is known whose iterations were of one program.
 
         variables: the numbers of those that are compared, and of the number of iterations if that is one.
         """
-        if self._seen is None:
+        seen = self._seen  # which another run may change meanwhile
+        if seen is None:
             return None
-        known = dict(zip(self._names, self._seen.sizes, strict=True))
+        known = dict(zip(self._names, seen.sizes, strict=True))
         values = {number: known[name] or 0 for name, number in zip(self._compared, variables, strict=False)}
-        return self._looped(self._seen, values, -1 if self._trip_count is None else variables[-1])
+        return self._looped(seen, values, -1 if self._trip_count is None else variables[-1])
 
     def _looped(self, seen: Seen, known: Mapping[int, int], trip_variable: int) -> Looped:
         step, iteration, inputs = self._step, seen.iteration, len(self.inputs)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from jitonnx.engine.loops import wanted
 from jitonnx.engine.partition import host_nodes, partition
 from jitonnx.engine.planning import extracted, plan_native
@@ -10,19 +12,21 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Binding, Node, short_name
 from jitonnx.ops.onnx.control_flow import Parts, appended_axis, parts_of, plain
 from jitonnx.ops.onnx.gather import Gather
-from jitonnx.plan.choices import Choices
+from jitonnx.plan.choices import Caution, Choices
 from jitonnx.plan.plan import Plan
 from jitonnx.target import Target
 
 
-def native_loop(node: Node, target: Target, choices: Choices) -> LoopNode | None:
-    """A loop whose body is one native segment; None for other nodes."""
+def native_loop(node: Node, target: Target, choices: Choices, refused: Mapping[str, str]) -> LoopNode | None:
+    """A loop whose body is one native segment; None for other nodes. refused: as for `plan_schedule`."""
     parts = parts_of(node)
     if parts is None:
         return None
     (body,), outputs = node.bodies, wanted(parts)
     own = (*parts.carried, *parts.elements, *outputs)
-    if any(value.dtype in (None, DType.STRING) or value.type.shape is None for value in own) or host_nodes(body):
+    if any(value.dtype in (None, DType.STRING) or value.type.shape is None for value in own):
+        return None
+    if host_nodes(body, refused) or choices.caution is Caution.KERNELS:
         return None
     if not all(_told_before(binding, parts) for binding in body.bindings.values()):
         return None

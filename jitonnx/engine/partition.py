@@ -26,12 +26,20 @@ class Part(NamedTuple):
     nodes: tuple[Node, ...]
 
 
-def host_nodes(graph: Graph) -> dict[Node, str]:
-    """Nodes that no native code can do, with the reason, as far as their types tell."""
+def host_nodes(graph: Graph, refused: Mapping[str, str] | None = None) -> dict[Node, str]:
+    """Nodes that no native code can do, with the reason, as far as their types tell.
+
+    refused: names of the model's nodes that get none anyway, with the reasons.
+    """
     found = {}
     measured = {binding.value for binding in graph.bindings.values() if not binding.element}
     for node in graph:
-        if not is_settled(node) and (reason := _reason(node, measured)):
+        if is_settled(node):
+            continue
+        reason = _reason(node, measured)
+        if not reason and refused:
+            reason = next((refused[name] for name in node.origin or (node.name,) if name in refused), "")
+        if reason:
             found[node] = reason
     return found
 

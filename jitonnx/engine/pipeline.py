@@ -18,12 +18,14 @@ import enum
 import functools
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from jitonnx import forks
 from jitonnx.codegen.code import code_of
+from jitonnx.codegen.compile_error import CompileError
 from jitonnx.codegen.objects import Objects
+from jitonnx.defects import survive, told
 from jitonnx.engine.assumptions import AssumptionError
 from jitonnx.engine.compiled_plan import CompiledPlan
 from jitonnx.engine.lru_cache import BackgroundLRUCache, LRUCache, When
@@ -44,7 +46,7 @@ from jitonnx.ir.types import TensorType, Type
 from jitonnx.jobs import BackgroundExecutor
 from jitonnx.passes.pipeline import optimize
 from jitonnx.passes.report import Report
-from jitonnx.plan.choices import Choices
+from jitonnx.plan.choices import Caution, Choices
 from jitonnx.plan.outline import Sizing
 from jitonnx.plan.plan import Plan
 from jitonnx.records import dataclass
@@ -94,6 +96,19 @@ class Settings:
     compile: CompileMode = CompileMode.BEFORE
     denormals_as_zero: bool = False
     """Whether kernels take denormal numbers for zeros, in what they read and what they give."""
+
+
+def with_less(settings: Settings, error: Exception, doing: str) -> Settings:
+    """Settings to do with less, after an error: without rewrites and fusion, then without kernels.
+
+    doing: what failed. The error is raised if it is no defect, or nothing is left to do without.
+    """
+    caution = settings.choices.caution
+    if caution is Caution.KERNELS:
+        raise error
+    instead = "nothing is rewritten or fused" if caution is Caution.NONE else "all of it is evaluated on NumPy"
+    survive(error, doing, instead)
+    return replace(settings, optimization_level=0, choices=replace(settings.choices, caution=Caution(caution + 1)))
 
 
 class Engine(ModelEngine):
@@ -195,7 +210,7 @@ class Engine(ModelEngine):
         """The shapes of the inputs where they can have no others."""
         if not all(kind.static for kind in self._input_types):
             return None
-        return tuple(tuple(map(int, kind.shape or ())) for kind in self._input_types)  # type: ignore[arg-type]
+        return tuple(tuple(map(int, kind.shape or ())) for kind in self._input_types)
 
     def program(self, shapes: Shapes) -> RunnableProgram | None:
         """The program for concrete input shapes, made at their first use.
@@ -295,7 +310,7 @@ class Engine(ModelEngine):
         engine = self
         if self.compiled is None and not self.unplanned and self._source is not None:
             types = [_fixed(kind, sizes) for kind, sizes in zip(self._input_types, fixed, strict=True)]
-            engine = self if types == self._input_types else self.part(specialise(self._source, types))
+            engine = self if types == self._input_types else self.part(types)
         if engine.unplanned:
             raise Fail(f"no single plan serves ranges of shapes: {engine.unplanned}")
         return engine
@@ -382,7 +397,7 @@ class Engine(ModelEngine):
         def make(stop: threading.Event | None) -> Engine:
             assert self._source is not None, "Bug: what a run tells was not checked before it"
             try:
-                made = self.part(specialise(self._source, self._input_types, Assumptions(met.sizes)), stop)
+                made = self.part(self._input_types, Assumptions(met.sizes), stop)
             except GraphError:
                 return self
             made._broken = self._broken | {broken}
@@ -444,17 +459,18 @@ class Engine(ModelEngine):
 
     def _made_for(self, shapes: Shapes, stop: threading.Event | None) -> Engine:
         """An engine for inputs that this one has no plan for: for all that are alike in what had to be assumed."""
-        source = self._source
-        assert source is not None, "Bug: shapes of a model without variables were not checked"
         found = self._engines.first(lambda engine: engine._accepts(shapes))  # by now, perhaps
         if found is not None:
             return found
         types, examples = self._types_like(shapes)
         try:
-            made = self.part(specialise(source, types, Assumptions(examples)), stop)
+            made = self.part(types, Assumptions(examples), stop)
         except GraphError as error:
             raise self._misfit(shapes, examples, error) from error
-        assert made._accepts(shapes), "Bug: a graph made after the example of some sizes does not hold for them"
+        if not made._accepts(shapes):
+            defect = AssertionError("Bug: a graph made after the example of some sizes does not hold for them")
+            survive(defect, f"planning for inputs of the shapes {shapes}", "they get a plan of their own")
+            made = self.part(self._types_of(shapes), None, stop)
         if self.variant_made is not None:
             self.variant_made(shapes)
         return made
@@ -517,16 +533,38 @@ class Engine(ModelEngine):
         given = [f"{value.name!r} is {list(shape)}" for value, shape in zip(self.graph.inputs, shapes, strict=True)]
         return InvalidArgument(f"the inputs do not fit the model, as {' and '.join(blamed or given)}: {why}")
 
-    def part(self, graph: Graph, stop: threading.Event | None = None) -> Engine:
-        """An engine for a part of this one's model, or for some of its shapes. Arguments as for the class."""
+    def part(
+        self, types: Sequence[Type], assumptions: Assumptions | None = None, stop: threading.Event | None = None
+    ) -> Engine:
+        """An engine for some of the inputs that the model takes. Arguments as for `specialise`, and for the class.
+
+        Where making it fails in itself, it is one that does less.
+        """
+        assert self._source is not None, "Bug: a model without variables has no parts"
         behind = stop is not None and stop is not self.stop
-        progress = self.pending.counter() if behind else self.progress
-        return Engine(graph, self.settings, self.cache, progress, self.executor, stop, self.frames, self.pending)
+        progress, settings = self.pending.counter() if behind else self.progress, self.settings
+        while True:
+            graph = specialise(self._source, types, assumptions)
+            try:
+                return Engine(graph, settings, self.cache, progress, self.executor, stop, self.frames, self.pending)
+            except Exception as error:
+                settings = with_less(settings, error, "compiling the model for other inputs")
 
     def _prepare(self) -> None:
         """Plan the graph and compile it."""
-        planned = plan_schedule(self.graph, self.target, self.settings.choices)
-        self.codes = self._compile(list(planned.plans()))
+        refused: dict[str, str] = {}
+        while True:
+            planned = plan_schedule(self.graph, self.target, self.settings.choices, refused)
+            try:
+                self.codes = self._compile(list(planned.plans()))
+                break
+            except CompileError as error:
+                calls = [call for plan in planned.plans() for call in plan.calls if code_of(call) == error.code]
+                names = list(dict.fromkeys(name for call in calls for name in call.origin))
+                if refused.keys() >= set(names):
+                    raise
+                survive(error, f"compiling a kernel of {', '.join(names)}", "these nodes are evaluated on NumPy")
+                refused |= dict.fromkeys(names, f"jitonnx failed to compile it: {told(error)}")
         if planned.whole:
             (self.compiled,) = self.codes
             self._forget_weights()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from jitonnx.computation.lowering import lower
+from jitonnx.computation.lowering import Lowered, LoweringDefect, lower
+from jitonnx.defects import survive, told
 from jitonnx.engine.partition import (
     Part,
     host_nodes,
@@ -17,17 +19,28 @@ from jitonnx.engine.partition import (
 from jitonnx.engine.schedule_plan import UNBOUNDED, Counted, HostNode, LoopNode, SchedulePlan, Segment
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.extract import extract, substituted, told_numbers, with_sizes
-from jitonnx.ir.graph import Graph, Node, Value
-from jitonnx.plan.choices import Choices
-from jitonnx.plan.make import make_plan
+from jitonnx.ir.graph import Graph, Node, Value, describe
+from jitonnx.plan.choices import Caution, Choices
+from jitonnx.plan.make import PlanningDefect, make_plan
 from jitonnx.plan.plan import Plan
 from jitonnx.plan.planner import UnplannableError
 from jitonnx.target import Target
 
+FAILED = "jitonnx failed to plan it"
+"""Why a node is left to the host that has a kernel."""
 
-def plan_schedule(graph: Graph, target: Target, choices: Choices) -> SchedulePlan:
-    """The steps of an optimised graph, its native segments planned."""
-    on_host = host_nodes(graph)
+
+def plan_schedule(
+    graph: Graph, target: Target, choices: Choices, refused: Mapping[str, str] | None = None
+) -> SchedulePlan:
+    """The steps of an optimised graph, its native segments planned.
+
+    refused: names of the model's nodes that get no kernels, in bodies, too, with the reasons.
+    """
+    refused = refused or {}
+    on_host = host_nodes(graph, refused)
+    if choices.caution is Caution.KERNELS:
+        on_host |= {node: FAILED for node in graph if not is_settled(node)}
     ranked = all(value.type.shape is not None for value in (*graph.inputs, *graph.outputs))
     if not on_host and not graph.bindings and ranked and not returns_strings(graph):
         made = plan_native(graph, target, choices)
@@ -55,7 +68,7 @@ def plan_schedule(graph: Graph, target: Target, choices: Choices) -> SchedulePla
         if not found:
             break
         on_host |= found
-    return SchedulePlan(graph, tuple(_steps(parts, segments, on_host, target, choices)))
+    return SchedulePlan(graph, tuple(_steps(parts, segments, on_host, target, choices, refused)))
 
 
 def _steps(
@@ -64,6 +77,7 @@ def _steps(
     on_host: Mapping[Node, str],
     target: Target,
     choices: Choices,
+    refused: Mapping[str, str],
 ) -> Iterator[Segment | LoopNode | HostNode]:
     """The steps of a schedule. What plans loops is imported where there is a node that is no native code by itself."""
     for part in parts:
@@ -73,16 +87,16 @@ def _steps(
         from jitonnx.engine.loop_planning import native_loop
 
         (node,) = part.nodes
-        yield native_loop(node, target, choices) or HostNode(
-            node, on_host[node], tuple(_body(body, target, choices) for body in node.bodies)
+        yield native_loop(node, target, choices, refused) or HostNode(
+            node, on_host[node], tuple(_body(body, target, choices, refused) for body in node.bodies)
         )
 
 
-def _body(graph: Graph, target: Target, choices: Choices) -> SchedulePlan:
+def _body(graph: Graph, target: Target, choices: Choices, refused: Mapping[str, str]) -> SchedulePlan:
     """The steps of a body: none where all that it gives is known, or what it is given."""
     if all(is_settled(node) for node in live_nodes(graph)):
         return SchedulePlan(graph, ())
-    return plan_schedule(graph, target, choices)
+    return plan_schedule(graph, target, choices, refused)
 
 
 def _needed(graph: Graph, parts: Sequence[Part]) -> dict[Value, None]:
@@ -153,14 +167,42 @@ def _counted(graph: Graph) -> Iterator[Counted]:
 
 def plan_native(graph: Graph, target: Target, choices: Choices) -> Plan | dict[Node, str]:
     """The plan of a graph; or the nodes that have to be left to the host."""
-    lowered = lower(graph)
+    try:
+        lowered = lower(graph)
+    except LoweringDefect as defect:
+        survive(defect.error, f"lowering {describe(defect.node)}", "it is evaluated on NumPy")
+        return {defect.node: f"{FAILED}: {told(defect.error)}"}
     hosts = without_kernel(lowered)
     if hosts:
         return hosts
-    try:
-        return make_plan(lowered, target, choices)
-    except UnplannableError as error:
-        return {error.node: error.reason}
+    apart: set[Node] = set()
+    while True:
+        try:
+            return make_plan(lowered, target, choices, apart)
+        except UnplannableError as error:
+            return {error.node: error.reason}
+        except PlanningDefect as defect:
+            found = _without(defect, lowered, apart, choices.caution > Caution.NONE)
+            if found:
+                return found
+            if not defect.groups:
+                choices = replace(choices, caution=Caution.FUSION)
+
+
+def _without(defect: PlanningDefect, lowered: Lowered, apart: set[Node], plain: bool) -> dict[Node, str]:
+    """The nodes to leave to the host where the planner failed; none: plan anew, with what is `apart` by now.
+
+    plain: nothing was fused anyway.
+    """
+    groups = defect.groups or [list(dict.fromkeys(statement.node for statement in lowered.statements))]
+    doing = f"planning {' and '.join(describe(group[-1]) for group in defect.groups[:3]) or 'nodes together'}"
+    fused = [node for group in groups for node in group if len(group) > 1 and node not in apart]
+    if fused and not plain:
+        survive(defect.error, doing, "nodes that are done together elsewhere are done one by one")
+        apart.update(fused)
+        return {}
+    survive(defect.error, doing, "this is evaluated on NumPy")
+    return {node: f"{FAILED}: {told(defect.error)}" for group in groups for node in group}
 
 
 def _settled(value: Value, sizes: Mapping[str, DimLike]) -> Value:

@@ -7,11 +7,14 @@ given memory for them (`runtime/chains.py`). Whatever is unusual is left to the 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jitonnx import forks
+from jitonnx.engine.lent import Lent
 from jitonnx.ir import dims
 from jitonnx.ir.dims import Dim, DimLike
 from jitonnx.plan.derivation import Evaluator
@@ -52,16 +55,17 @@ class Resized:
     """
 
     def __init__(self, compiled: CompiledOutline, threads: int, frames: FramePool) -> None:
-        self._compiled, self._threads, self._frames = compiled, threads, frames
+        self._compiled, self._frames = compiled, frames
         outline = compiled.outline
         self.inputs = [[outline.numbers[row] for row in tensor.shape] for tensor in outline.inputs]
         self.outputs = [[outline.numbers[row] for row in tensor.shape] for tensor in outline.outputs]
         """The shapes of inputs and outputs, over the dimension variables."""
         self._way = self._written() if supported() and compiled.chainable(sized=True) else None
         self._places = [(bound.slot, bound.place) for bound in self._way.bound] if self._way else []
+        self._lock = forks.lock()
+        """Held where `_seen` changes or is gone through."""
         self._seen: dict[tuple[int, ...], None] = {}
-        self._free: list[_Call] = []
-        self._made = 0
+        self._calls = Lent(functools.partial(_made, compiled, self._way, threads, frames), _CALLS_KEPT)
 
     @property
     def possible(self) -> bool:
@@ -73,13 +77,9 @@ class Resized:
 
         arrays: the inputs in order, then outputs: arrays to write to, or None, in the place of which a new one is put.
         """
-        try:
-            call = self._free.pop()
-        except IndexError:
-            if self._way is None or self._made == _CALLS_KEPT or not make_ahead(["chains"]):
-                return False
-            self._made += 1
-            call = _Call(self._compiled, self._way, self._threads, self._frames)
+        call = self._calls.take()
+        if call is None:
+            return False
         try:
             done = call(arrays)
             if done:
@@ -87,7 +87,7 @@ class Resized:
                 self._frames.shrink(call.memory_bytes)
             return done
         finally:
-            self._free.append(call)
+            self._calls.give(call)
 
     def met(self, shapes: Shapes) -> bool:
         """Whether inputs of these shapes have been run."""
@@ -100,13 +100,16 @@ class Resized:
         """The shapes that were run, those first that were first run."""
         assert self._way is not None, "Bug: nothing has been run"
         names = self._way.names
-        found = [dict(zip(names, sizes, strict=True)) for sizes in list(self._seen)]
+        with self._lock:
+            seen = list(self._seen)
+        found = [dict(zip(names, sizes, strict=True)) for sizes in seen]
         return [tuple(tuple(_size(dim, sizes) for dim in shape) for shape in self.inputs) for sizes in found]
 
     def _note(self, sizes: tuple[int, ...]) -> None:
-        if len(self._seen) == _SIZES_REMEMBERED and sizes not in self._seen:
-            self._seen.pop(next(iter(list(self._seen))), None)
-        self._seen[sizes] = None
+        with self._lock:
+            self._seen[sizes] = None
+            if len(self._seen) > _SIZES_REMEMBERED:
+                del self._seen[next(iter(self._seen))]
 
     def _written(self) -> _Way | None:
         """None if a variable is no input's size, or the plan's assumptions cannot be written down."""
@@ -180,6 +183,11 @@ class _Call:
     def sizes(self) -> tuple[int, ...]:
         """The values of the variables in the last run."""
         return tuple(self._registers[: self._count].tolist())
+
+
+def _made(compiled: CompiledOutline, way: _Way | None, threads: int, frames: FramePool) -> _Call | None:
+    """A call; None where there are no such runs, or as long as the driver's part is in the making."""
+    return None if way is None or not make_ahead(["chains"]) else _Call(compiled, way, threads, frames)
 
 
 def _variable(dim: DimLike) -> str | None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from jitonnx import forks
 from jitonnx.ending import check_end
 from jitonnx.engine.assumptions import AssumptionError, check_equal
 from jitonnx.engine.chains import ChainedSteps, NotChainable, Scope, StepContext, WholeRun, Writer, chains_of
@@ -265,6 +266,8 @@ class Schedule:
         """What tells each variable that only a run can tell."""
         self._threads, self._frames = threads, frames
         native = any(isinstance(step, NativeStep | LoopStep | ChoiceStep | IteratedStep) for step in steps)
+        self._making = forks.WorkLock()
+        """Held where the chains are made, once."""
         self._chains: Mapping[int, ChainedSteps] | None = None if native else {}
         self._whole: WholeRun | None = None
         """What does all steps at once, if one chain does."""
@@ -392,16 +395,21 @@ class Schedule:
 
     def _known_chains(self) -> Mapping[int, ChainedSteps]:
         """The chains, by the number of the step that each begins with; none before the second run: a start is quick."""
-        if self._chains is None:
-            if not self._has_run:
-                self._has_run = True
-                return {}
-            self._chains = chains_of(list(self.placed()), self.told, self._frames, self._threads)
-            first = self._chains.get(0)
-            if first is not None and first.count == len(self.steps):
-                whole = WholeRun(first, self.inputs, self.outputs)
-                self._whole = whole if whole.possible else None
-        return self._chains
+        chains = self._chains
+        if chains is not None:
+            return chains
+        if not self._has_run:
+            self._has_run = True
+            return {}
+        with self._making:
+            if self._chains is None:
+                chains = chains_of(list(self.placed()), self.told, self._frames, self._threads)
+                first = chains.get(0)
+                if first is not None and first.count == len(self.steps):
+                    whole = WholeRun(first, self.inputs, self.outputs)
+                    self._whole = whole if whole.possible else None
+                self._chains = chains
+            return self._chains
 
     @property
     def bound_inputs(self) -> Mapping[Value, Sequence[tuple[str, Binding]]]:

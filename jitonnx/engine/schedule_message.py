@@ -263,7 +263,8 @@ class _Reader:
             return texts.reshape(second)
         if place == "sizes":
             return contents_array(self.sizes(third), tuple(second))
-        return self._arrays[place].view(dtype_named(second)).reshape(third)
+        stored: np.ndarray = self._arrays[place]
+        return stored.view(dtype_named(second)).reshape(third)
 
     def _type(self, kind: str, *parts: Any) -> Type:
         if kind == "tensor":

@@ -381,7 +381,7 @@ def _memory(engine: Engine, compiled: CompiledPlan, sizes: Mapping[str, int]) ->
 
 
 def _nbytes(spec: Any) -> int:
-    count = spec.dtype.itemsize
+    count: int = spec.dtype.itemsize
     for dim in spec.shape:
         count *= dim
     return count

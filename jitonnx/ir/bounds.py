@@ -93,7 +93,7 @@ def _about(atom: Atom) -> Iterator[_Form]:
         yield _plus({(atom,): 1}, _scaled(x, -1))
         return
     divisor = atom.arguments[1]
-    if isinstance(divisor, int) or is_not_negative(divisor, frozenset()):  # type: ignore[arg-type]
+    if isinstance(divisor, int) or is_not_negative(divisor, frozenset()):
         product = _times(y, (atom,))
         yield _plus(x, _scaled(product, -1))
         yield _plus(_plus(product, _scaled(x, -1)), _plus(y, {(): -1}))
@@ -101,7 +101,7 @@ def _about(atom: Atom) -> Iterator[_Form]:
 
 def _atom_not_negative(atom: Atom) -> bool:
     return atom.function != "//" or all(
-        operand >= 0 if isinstance(operand, int) else is_not_negative(operand, frozenset())  # type: ignore[arg-type]
+        operand >= 0 if isinstance(operand, int) else is_not_negative(operand, frozenset())
         for operand in atom.arguments
     )
 

@@ -269,7 +269,7 @@ def exact_divide(a: DimLike, b: DimLike) -> DimLike | None:
 
 def product(dims: Iterable[DimLike]) -> DimLike:
     """The product of dimensions; 1 of none."""
-    return math.prod(dims)  # type: ignore[arg-type]
+    return math.prod(dims)
 
 
 def known(dims: Iterable[DimLike]) -> bool:
@@ -363,18 +363,18 @@ def usual(dim: DimLike, size: int = USUAL_SIZE) -> int:
 def atoms(dims: Iterable[DimLike]) -> list[Atom]:
     """All atoms that occur in dimensions, each once and behind those that it is made of."""
     found: dict[Atom, None] = {}
-
-    def look(dim: DimLike) -> None:
-        for monomial, _ in _terms(dim):
-            for atom in monomial:
-                if atom not in found:
-                    for operand in () if atom.function == "variable" else _operands(atom):
-                        look(operand)
-                    found[atom] = None
-
     for dim in dims:
-        look(dim)
+        _find_atoms(dim, found)
     return list(found)
+
+
+def _find_atoms(dim: DimLike, found: dict[Atom, None]) -> None:
+    for monomial, _ in _terms(dim):
+        for atom in monomial:
+            if atom not in found:
+                for operand in () if atom.function == "variable" else _operands(atom):
+                    _find_atoms(operand, found)
+                found[atom] = None
 
 
 def variables(dim: DimLike) -> set[str]:
@@ -390,7 +390,7 @@ def evaluate(dim: DimLike, values: Mapping[str, int]) -> int:
             known[atom] = values[atom.text]
         else:
             a, b = (_replaced(operand, known) for operand in _operands(atom))
-            known[atom] = a // b if atom.function == "//" else max(a, b)  # type: ignore[operator,type-var,assignment]
+            known[atom] = a // b if atom.function == "//" else max(a, b)  # type: ignore[type-var,assignment]
     return _replaced(dim, known)  # type: ignore[return-value]
 
 
@@ -408,7 +408,7 @@ def substitute(dim: DimLike, values: Mapping[str, DimLike]) -> DimLike:
 
 def _replaced(dim: DimLike, by: Mapping[Atom, DimLike]) -> DimLike:
     """The sum of a dimension's terms with something for each atom."""
-    return sum((math.prod([by[atom] for atom in monomial], start=c) for monomial, c in _terms(dim)), 0)  # type: ignore[misc]
+    return sum((math.prod([by[atom] for atom in monomial], start=c) for monomial, c in _terms(dim)), 0)
 
 
 def python_source(dim: DimLike, names: Mapping[Atom, str]) -> str:

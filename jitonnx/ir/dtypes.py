@@ -120,7 +120,8 @@ def _numpy_dtype(dtype: DType) -> np.dtype[Any]:
             import ml_dtypes
     except ImportError as error:
         raise ImportError(f"tensors of {dtype.text} need the package ml_dtypes: pip install ml_dtypes") from error
-    return np.dtype(getattr(ml_dtypes, _ML_DTYPES[dtype]))
+    found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _ML_DTYPES[dtype]))
+    return found
 
 
 @functools.cache

@@ -265,7 +265,8 @@ class _places:
             raise ValueError(f"tree {trees[at]} has two nodes of the number {nodes[at]}")
 
     def _name(self, trees: np.ndarray, nodes: np.ndarray) -> np.ndarray:
-        return np.searchsorted(self._trees, trees) * self._span + nodes
+        places: np.ndarray = np.searchsorted(self._trees, trees) * self._span + nodes
+        return places
 
     def __call__(self, trees: np.ndarray, nodes: np.ndarray) -> np.ndarray:
         known = np.isin(trees, self._trees) & (nodes >= 0) & (nodes < self._span)

@@ -20,7 +20,7 @@ import numpy as np
 from jitonnx.ir.assumptions import Assumptions
 from jitonnx.ir.dims import Dim, DimLike, UnwieldyError, maximum, substitute, taking, variable, variables
 from jitonnx.ir.dtypes import DType
-from jitonnx.ir.errors import GraphError
+from jitonnx.ir.errors import GraphError as GraphError
 from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import DataDependentError, InferenceError, Operator, as_tuple, evaluate_arrays
 from jitonnx.ir.schema import check_inputs, unranked
@@ -60,9 +60,10 @@ class Value:
     @property
     def shape(self) -> Shape:
         """The shape. DataDependentError where not even the rank is known before the run."""
-        if self.type.shape is None:
+        shape: Shape | None = self.type.shape
+        if shape is None:
             raise DataDependentError(f"value {self.name!r} has no known rank")
-        return self.type.shape
+        return shape
 
     @property
     def constant(self) -> np.ndarray | None:
@@ -358,7 +359,7 @@ class Graph:
             if element and value.contents is None:
                 value.measured = True
                 value.contents = contents_array(
-                    [variable(f"{self.scope}{value.name}[{n}]") for n in range(value.type.elements)],  # type: ignore[arg-type]
+                    [variable(f"{self.scope}{value.name}[{n}]") for n in range(value.type.elements)],
                     value.shape,  # type: ignore[arg-type]
                 )
                 for n, dim in enumerate(value.contents.flat):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import gcd
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jitonnx.ir.assumptions import Assumptions
 from jitonnx.ir.dims import Dim, DimLike, evaluate, floor_divide, maximum, minimum, taking, variables
@@ -162,7 +162,7 @@ class InferenceContext:
 
     # ------------------------------------------------------------ elements of inputs
 
-    def constant_of(self, value: Value | None, what: str, signed: bool = False) -> list:
+    def constant_of(self, value: Value | None, what: str, signed: bool = False) -> list[Any]:
         """Elements of an input that shapes depend on, as a list of integers and dimension expressions.
 
         Elements that a run computes become dimension variables, which stand for sizes: a run in which one of them is
@@ -189,7 +189,7 @@ def broadcast_for_all_sizes(shapes: Sequence[Sequence[DimLike]]) -> Shape | None
         if len(numbers) > 1:
             return None
         result.append(numbers[0] if numbers else 1 if not sizes else next(iter(sizes)) if len(sizes) == 1 else None)
-    return tuple(reversed(result))  # type: ignore[arg-type]
+    return tuple(reversed(result))
 
 
 class _Exact(InferenceContext):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from jitonnx.ir.dtypes import DType
-from jitonnx.ir.errors import InferenceError
+from jitonnx.ir.errors import InferenceError as InferenceError
 from jitonnx.ir.strings import string_scalar
 from jitonnx.ir.types import TensorType, Type
 from jitonnx.records import dataclass
@@ -77,7 +77,7 @@ class Operator:
         raise FrozenInstanceError(f"operators do not change: {name!r} of {self!r}")
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and attributes_of(self) == attributes_of(other)  # type: ignore[arg-type]
+        return type(self) is type(other) and attributes_of(self) == attributes_of(other)
 
     def __hash__(self) -> int:
         return hash((type(self), *attributes_of(self).values()))

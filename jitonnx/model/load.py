@@ -14,11 +14,12 @@ from jitonnx.checker.nodes import Opsets, initializer_names
 from jitonnx.checker.report import Report
 from jitonnx.checker.walk import Walk
 from jitonnx.errors import Fail, InvalidProtobuf, NoSuchFile
+from jitonnx.ir.declaration import Declaration
 from jitonnx.metadata import UNSET_VERSION, ModelMetadata
 from jitonnx.model.build import Builder
 from jitonnx.model.external import ExternalData
 from jitonnx.model.tensors import TensorReader
-from jitonnx.model.types import Declaration, Model, contradiction, declaration, other_shape
+from jitonnx.model.types import Model, contradiction, declaration, other_shape
 from jitonnx.model.wire import parse
 from jitonnx.ops.registry import Registry
 from jitonnx.ops.registry import registry as default_registry

@@ -78,7 +78,8 @@ def _from_bytes(data: bytes | memoryview, dtype: DType, count: int) -> np.ndarra
     if dtype in BITS:
         return _unpack(np.frombuffer(data, np.uint8), dtype, count)
     if dtype is DType.BOOL:
-        return np.frombuffer(data, np.uint8) != 0  # a byte other than 0 and 1 would be an invalid bool
+        truths: np.ndarray = np.frombuffer(data, np.uint8) != 0  # a byte other than 0 and 1 would be an invalid bool
+        return truths
     return np.frombuffer(data, dtype.numpy)
 
 
@@ -109,7 +110,8 @@ def _from_typed_field(tensor: TensorProto, dtype: DType, count: int) -> np.ndarr
         values = values.view(dtype.numpy)
     elif dtype.is_float and field == "int32_data":
         values = values.astype(f"u{dtype.itemsize}").view(dtype.numpy)
-    return values.astype(dtype.numpy, copy=False)
+    elements: np.ndarray = values.astype(dtype.numpy, copy=False)
+    return elements
 
 
 def _strings(tensor: TensorProto) -> np.ndarray:

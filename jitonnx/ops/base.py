@@ -73,10 +73,18 @@ def present(inputs: tuple[Value | None, ...]) -> list[Value]:
 
 
 def normalize_axis(axis: int, rank: int, name: str = "axis") -> int:
-    """An axis counted from the front. InferenceError outside [-rank, rank)."""
-    if not -rank <= axis < max(rank, 1):
-        raise InferenceError(f"{name} {axis} is outside [{-rank}, {rank - 1}] for a tensor of rank {rank}")
-    return axis % rank if rank else 0
+    """An axis counted from the front. InferenceError outside [-rank, rank), so for every axis of a scalar."""
+    if not -rank <= axis < rank:
+        limits = (
+            f"outside [{-rank}, {rank - 1}] for a tensor of rank {rank}" if rank else "not there: a scalar has none"
+        )
+        raise InferenceError(f"{name} {axis} is {limits}")
+    return axis % rank
+
+
+def normalize_axis_of_any(axis: int, rank: int, name: str = "axis") -> int:
+    """As `normalize_axis`, but a scalar passes for a tensor of one axis, as in NumPy's and onnxruntime's reductions."""
+    return normalize_axis(axis, max(rank, 1), name)
 
 
 def integers_of(value: Value | None, what: str) -> list[int]:

@@ -15,7 +15,7 @@ from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.base import lower_halves, widen
-from jitonnx.ops.onnx.quantization import quotient
+from jitonnx.ops.onnx.quantization import bounded_quotient
 from jitonnx.ops.onnx.recurrent import GRU, LSTM, RNN
 
 
@@ -125,14 +125,10 @@ ROUNDED = Pointwise(expression=e.round_even(e.within(*(e.operand(position, DType
 """A float32 rounded to the nearest whole number, ties to even, between the second operand and the third."""
 
 ROUNDED_QUOTIENT = Pointwise(
-    expression=e.round_even(
-        e.within(
-            quotient(*(e.operand(position, DType.FLOAT) for position in (0, 3, 4))),
-            *(e.operand(position, DType.FLOAT) for position in (1, 2)),
-        )
-    )
+    expression=e.round_even(bounded_quotient(*(e.operand(position, DType.FLOAT) for position in range(5))))
 )
-"""The same of the first operand divided by the fourth, whose reciprocal is the fifth."""
+"""The first operand, brought between the third and the fourth, divided by the second, whose reciprocal is the fifth,
+and rounded as `ROUNDED`."""
 
 OPERATORS = (Attention, Lookup, Pointwise, SumOfBytes)
 

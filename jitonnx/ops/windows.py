@@ -132,8 +132,10 @@ def spread(
 ) -> Windows:
     """The windows of ConvTranspose: `output` is the spatial size of its result, `before` what is cut off in front.
 
-    Where the padding follows from the output's size and is odd, SAME_UPPER cuts more behind and everything else more in
-    front: ONNX since version 11, and onnxruntime in all versions.
+    SAME_UPPER and SAME_LOWER cut the result to the input's size times the strides, and add nothing to one that is
+    smaller (a kernel that covers less than a stride): so do onnxruntime and ONNX's shape inference, whose padding is
+    never negative. Where the padding follows from the output's size and is odd, SAME_UPPER cuts more behind and
+    everything else more in front: ONNX since version 11, and onnxruntime in all versions.
     """
     rank = len(size)
     strides = per_axis(strides, rank, 1, "strides")
@@ -154,7 +156,7 @@ def spread(
     if output_shape is not None:
         output = per_axis(output_shape[-rank:], rank, 0, "output_shape")  # some exporters put N and C in front
     else:
-        output = tuple(n * stride for n, stride in zip(size, strides, strict=True))
+        output = tuple(minimum(n * stride, whole) for n, stride, whole in zip(size, strides, full, strict=True))
     less, more = _halves([maximum(n - out, 0) for n, out in zip(full, output, strict=True)])
     before, after = (less, more) if auto_pad == "SAME_UPPER" else (more, less)
     return Windows(tuple(kernel), strides, dilations, before, after, output)

@@ -40,7 +40,7 @@ def merge_equal(graph: Graph, edit: Edit) -> bool:
 def _alike(a: Value, b: Value) -> bool:
     """Whether two values have one type, but for sizes of `b` that only a run tells and `b` is the name of."""
     if a.type.shape is None or b.type.shape is None:
-        return a.type == b.type
+        return bool(a.type == b.type)
     if a.dtype is not b.dtype or len(a.shape) != len(b.shape):
         return False
     pairs = enumerate(zip(a.shape, b.shape, strict=True))

@@ -17,7 +17,7 @@ import numpy as np
 
 from jitonnx.ir.dims import DimLike, not_negative
 from jitonnx.ir.dtypes import DType
-from jitonnx.ir.graph import Node, Value
+from jitonnx.ir.graph import Graph, Node, Value
 from jitonnx.ir.operator import Operator, evaluate_arrays
 from jitonnx.ops.onnx.arithmetic import Add, Mul, Neg, Sub
 from jitonnx.ops.onnx.cast import Cast
@@ -30,6 +30,8 @@ from jitonnx.records import dataclass
 
 EXAMINED = 1 << 20
 """Constants of more elements are not searched for a pattern."""
+_LARGEST = 1 << 40
+"""Above all sizes and indices; times EXAMINED it is within 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,8 @@ class Affine:
 class Analysis:
     """Affine functions and uniform values of one graph, computed when asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
         self._affine: dict[Value, Affine | None] = {}
         self._uniform: dict[Value, np.ndarray | None] = {}
 
@@ -81,7 +84,7 @@ class Analysis:
         node = value.producer
         if node is None:
             return None
-        if (step := step_of(value)) is not None and node.inputs[0] is not None:
+        if (step := step_of(value, self._graph.assumptions)) is not None and node.inputs[0] is not None:
             given = self.affine(node.inputs[0])
             view = apply_step(identity(node.inputs[0].shape), step)
             return _through(view, given) if view is not None and given is not None else None
@@ -109,7 +112,7 @@ class Analysis:
             return None
         if (known := self.affine(value)) is not None and known.uniform and isinstance(known.offset, int):
             return np.asarray(known.offset, value.dtype.numpy)
-        if step_of(value) is not None or isinstance(node.operator, Expand):
+        if step_of(value, self._graph.assumptions) is not None or isinstance(node.operator, Expand):
             return self.uniform(node.inputs[0])
         if isinstance(node.operator, ConstantOfShape):
             return np.asarray(evaluate_arrays(node.operator, [np.ones(1, np.int64)])[0]).reshape(())
@@ -152,7 +155,7 @@ def _fit(value: Value) -> Affine | None:
 
 
 def fit(elements: np.ndarray) -> Affine | None:
-    """The affine function of coordinates that an array of integers is."""
+    """The affine function of coordinates that an array of integers is. Numbers beyond all indices have none."""
     if elements.size == 0 or elements.size > EXAMINED:
         return None
     offset = int(elements[(0,) * elements.ndim])
@@ -160,9 +163,11 @@ def fit(elements: np.ndarray) -> Affine | None:
     for axis, size in enumerate(elements.shape):
         unit = tuple(int(other == axis) for other in range(elements.ndim))
         coefficients.append(int(elements[unit]) - offset if size > 1 else 0)
-    expected = np.asarray(offset, elements.dtype)
+    if max(map(abs, (offset, *coefficients))) > _LARGEST:  # their products are beyond 64 bits
+        return None
+    expected = np.asarray(offset)
     for axis, coefficient in enumerate(coefficients):
-        ramp = np.arange(elements.shape[axis], dtype=elements.dtype) * coefficient
+        ramp = np.arange(elements.shape[axis]) * coefficient
         expected = expected + ramp.reshape(-1, *(1,) * (elements.ndim - axis - 1))
     return Affine(offset, tuple(coefficients)) if np.array_equal(expected, elements) else None
 

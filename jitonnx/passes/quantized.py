@@ -8,7 +8,7 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Node, Value
 from jitonnx.ops.fused import Pointwise, SumOfBytes
 from jitonnx.ops.onnx.activation import LeakyRelu, Relu
-from jitonnx.ops.onnx.arithmetic import Add, Clip, Mul
+from jitonnx.ops.onnx.arithmetic import Add, Clip, Div, Mul
 from jitonnx.ops.onnx.cast import Cast
 from jitonnx.ops.onnx.quantization import ConvInteger, DequantizeLinear, MatMulInteger
 from jitonnx.passes.rewriting import Edit, array, producer, ranked
@@ -83,7 +83,7 @@ def read_once(edit: Edit, x: Value) -> bool:
     return len(x.users) <= 1 and x not in edit.graph.results
 
 
-_ARITHMETIC = (Add, Cast, Clip, Mul, Pointwise, Relu)
+_ARITHMETIC = (Add, Cast, Clip, Div, Mul, Pointwise, Relu)
 
 
 def leaves(value: Value) -> list[Node | Value]:

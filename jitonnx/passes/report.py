@@ -24,6 +24,7 @@ class Reason(enum.Enum):
     TOO_LARGE = "the constant would take far more memory than what it is made of"
     TOO_SMALL = "too little is written to read and write everything"
     REFUSED = "the operator refuses these constants"
+    FAILED = "jitonnx failed to make it"
 
 
 @dataclass(frozen=True)

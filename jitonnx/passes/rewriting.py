@@ -19,9 +19,11 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from jitonnx.defects import is_defect, survive, told
 from jitonnx.ir.dims import DimLike, variables
 from jitonnx.ir.dtypes import DType
-from jitonnx.ir.graph import Graph, GraphError, Node, Value
+from jitonnx.ir.errors import InferenceError
+from jitonnx.ir.graph import Graph, GraphError, Node, Value, describe
 from jitonnx.ir.operator import DataDependentError, Operator
 from jitonnx.ir.types import is_symbolic
 from jitonnx.mapped import release_pages
@@ -189,8 +191,9 @@ class Edit:
     def facts(self, kind: type[Fact]) -> Fact:
         """The graph's one instance of an analysis, which remembers what it found until the graph has changed."""
         if kind not in self._facts:
-            self._facts[kind] = kind()
-        return self._facts[kind]
+            self._facts[kind] = kind(self.graph)  # type: ignore[call-arg]
+        found: Fact = self._facts[kind]
+        return found
 
     # ------------------------------------------------------------ for the driver of rules
 
@@ -206,7 +209,7 @@ class Edit:
         """Apply a rule to a node; whether it did anything."""
         self.begin(node)
         try:
-            result = rule.apply(node, self)
+            result = self._applied(rule, node)
             if result is not None:
                 values = [result] if isinstance(result, Value) else list(result)
                 if self._needed(node, values):
@@ -219,8 +222,6 @@ class Edit:
         except DataDependentError as undecided:  # where nothing but demands may be assumed
             self.report.note_declined(rule.name, self.origin, Reason.UNDECIDED, str(undecided))
             result = None
-        except GraphError as error:
-            raise GraphError(f"Bug: the rewrite {rule.name!r} (which can be switched off) failed: {error}") from error
         if result is None:
             for added in reversed(self._added):
                 self.graph.remove(added)
@@ -228,6 +229,21 @@ class Edit:
         swallowed = " ".join(one.operator.name for one in reversed(self._consumed))
         self.report.note_applied(rule.name, self.origin, swallowed, _made(result))
         return True
+
+    def _applied(self, rule: Rule, node: Node) -> Result:
+        """What a rule gives; None where it fails in itself: the model does without it, and is told so once."""
+        try:
+            return rule.apply(node, self)
+        except (Decline, DataDependentError):
+            raise
+        except Exception as error:
+            if not isinstance(error, (GraphError, InferenceError)) and not is_defect(error):
+                raise
+            defect = GraphError(f"Bug: the rewrite {rule.name!r} (which can be switched off) failed: {error}")
+            defect.__cause__ = error
+            survive(defect, f"rewriting {describe(node)} by {rule.name!r}", "it stays as it is")
+            self.report.note_declined(rule.name, self.origin, Reason.FAILED, told(defect))
+            return None
 
     def substitute(self, node: Node, results: Sequence[Value]) -> None:
         """Let `results` stand for the outputs of `node`, which is removed. Decline if their types differ, and if the
@@ -305,7 +321,9 @@ def apply_rules(edit: Edit, rules: Sequence[Rule]) -> bool:
             return changed
         changed = True
     names = ", ".join(dict.fromkeys(entry.rewrite for entry in edit.report.applied[-20:]))
-    raise GraphError(f"Bug: rewrites of graph {edit.graph.name!r} do not come to an end; the last were {names}")
+    defect = GraphError(f"Bug: the rewrites do not come to an end; the last were {names}")
+    survive(defect, f"rewriting graph {edit.graph.name!r}", "it stays as it was then")
+    return True
 
 
 def _by_anchor(rules: Sequence[Rule]) -> tuple[dict[type[Operator], list[Rule]], list[Rule]]:

@@ -9,9 +9,13 @@ Slice moves offsets; so any chain of them is one View, and a View is written bac
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+from jitonnx.ir.assumptions import Assumptions
 from jitonnx.ir.dims import DimLike, ceil_divide, exact_divide, maximum, not_negative, product
 from jitonnx.ir.graph import Node, Value
+from jitonnx.ir.inference import inferring
+from jitonnx.ir.operator import DataDependentError
 from jitonnx.ops.onnx.concat_split import Split
 from jitonnx.ops.onnx.identity import Identity
 from jitonnx.ops.onnx.shape import Flatten, Reshape, Squeeze, Transpose, Unsqueeze
@@ -22,7 +26,7 @@ from jitonnx.records import dataclass
 
 INT64_MIN = -(2**63)
 
-Step = tuple
+Step = tuple[Any, ...]
 """("slice", starts, steps, shape), ("reshape", shape) or ("transpose", permutation)."""
 
 
@@ -288,8 +292,11 @@ def _end(start: DimLike, step: int, size: DimLike, whole: DimLike) -> DimLike:
     return end
 
 
-def step_of(value: Value) -> Step | None:
-    """What the operator that gives `value` does to its first input, if it is a view of it; None otherwise."""
+def step_of(value: Value, assumptions: Assumptions) -> Step | None:
+    """What the operator that gives `value` does to its first input, if it is a view of it; None otherwise.
+
+    assumptions: those of the graph.
+    """
     node = value.producer
     if node is None or not node.inputs or node.inputs[0] is None or value.type.shape is None:
         return None
@@ -301,42 +308,22 @@ def step_of(value: Value) -> Step | None:
     if isinstance(operator, Transpose):
         return ("transpose", operator.permutation(len(x.shape)))
     if isinstance(operator, Slice):
-        return _slice_step(node, x, value)
+        return _slice_step(node, operator, assumptions, value)
     if isinstance(operator, Split):
         return _split_step(node, operator, x, value)
     return None
 
 
-def _slice_step(node: Node, x: Value, value: Value) -> Step | None:
-    given = [entry.contents for entry in node.inputs[1:] if entry is not None]
-    if len(given) != len(node.inputs) - 1 or any(entry is None for entry in given):
+def _slice_step(node: Node, operator: Slice, assumptions: Assumptions, value: Value) -> Step | None:
+    """None where only the run tells where it begins."""
+    if any(entry is not None and entry.contents is None for entry in node.inputs[1:]):
         return None
-    first, _, *more = [entry.ravel().tolist() for entry in given if entry is not None]
-    axes = more[0] if more else list(range(len(first)))
-    steps = more[1] if len(more) > 1 else [1] * len(first)
-    starts: list[DimLike] = [0] * len(x.shape)
-    strides = [1] * len(x.shape)
-    for start, axis, step in zip(first, axes, steps, strict=False):
-        begin = _begin(start, step, x.shape[axis])
-        if begin is None or not isinstance(step, int):
-            return None
-        starts[axis], strides[axis] = begin, step
+    try:
+        with inferring(assumptions.apart()) as context:  # what it asks was noted when its type was inferred
+            starts, strides = operator.begins(context, node)
+    except DataDependentError:
+        return None
     return ("slice", tuple(starts), tuple(strides), value.shape)
-
-
-def _begin(start: DimLike, step: int, size: DimLike) -> DimLike | None:
-    """Tell where a slice begins, counted from the front; None where only the run tells.
-
-    A start behind the end makes an empty tensor, of which no element is read: there it does not matter.
-    """
-    if isinstance(start, int) and isinstance(size, int):
-        return slice(start, None, step).indices(size)[0]
-    if not isinstance(start, int):
-        counted = size + start if all(coefficient < 0 for _, coefficient in start.terms) else start
-        return counted if step > 0 else None
-    if start < 0:
-        return size + start if start > -(2**31) else 0 if step > 0 else None
-    return start if step > 0 else size - 1 if start >= 2**31 - 1 else None
 
 
 def _split_step(node: Node, operator: Split, x: Value, value: Value) -> Step | None:
@@ -373,7 +360,7 @@ def views(node: Node, edit: Edit) -> Result:
     """
     if isinstance(node.operator, Split) or not ranked(node) or not _read_as_tensor(node, edit):
         return None
-    chain = _chain(node)
+    chain = _chain(node, edit.graph.assumptions)
     existing = [step for step, _ in reversed(chain)]
     for skipped in range(len(chain)):
         steps, nodes = existing[skipped:], [node for _, node in chain[: len(chain) - skipped]]
@@ -398,11 +385,11 @@ def _read_as_tensor(node: Node, edit: Edit) -> bool:
     )
 
 
-def _chain(node: Node) -> list[tuple[Step, Node]]:
+def _chain(node: Node, assumptions: Assumptions) -> list[tuple[Step, Node]]:
     """The views above a node and itself, the last first. A Split is looked through where a view lies above it."""
     chain: list[tuple[Step, Node]] = []
     value = node.output
-    while (step := step_of(value)) is not None:
+    while (step := step_of(value, assumptions)) is not None:
         above = value.producer
         assert above is not None and above.inputs[0] is not None
         if isinstance(above.operator, Split) and not isinstance(

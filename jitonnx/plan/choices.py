@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
+import enum
+
 from jitonnx.records import dataclass
+
+
+class Caution(enum.IntEnum):
+    """What a plan does without, where one with more of it failed (`jitonnx.defects`)."""
+
+    NONE = 0
+    FUSION = 1
+    """Nothing is done for several nodes at once."""
+    KERNELS = 2
+    """All nodes are left to the host."""
 
 
 @dataclass(frozen=True)
@@ -19,3 +31,5 @@ class Choices:
     else is computed in float32, either way."""
     blas: bool = False
     """Plain matrix products of float and double call a BLAS (SciPy's); what follows them is a region of its own."""
+    caution: Caution = Caution.NONE
+    """Set where a plan that does more failed, and for nothing else."""

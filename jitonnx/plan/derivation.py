@@ -359,7 +359,7 @@ class Evaluator:
 
     def _made(self, scope: dict[str, Any]) -> Callable[..., Sequence[Any]]:
         exec(self._source, scope)
-        function: Callable[..., Sequence[Any]] = scope["evaluate"]
+        function: Callable[..., Sequence[Any]] = scope.pop("evaluate")  # else they hold each other
         return function
 
     def __call__(self, sizes: Mapping[str, int]) -> list[int]:

@@ -12,14 +12,14 @@ it: the gate of a squeeze-and-excite block.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import field
 
 from jitonnx.computation import computations as c
 from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowered, Statement
 from jitonnx.ir.dtypes import HALVES, DType
-from jitonnx.ir.graph import Value
+from jitonnx.ir.graph import Node, Value
 from jitonnx.plan.precision import writes_bfloat16
 from jitonnx.records import dataclass
 
@@ -71,13 +71,17 @@ class Group:
 
 
 def fuse(
-    lowered: Lowered, takes_epilogue: Callable[[Statement], bool], takes_scaling: Callable[[Statement, Value], bool]
+    lowered: Lowered,
+    takes_epilogue: Callable[[Statement], bool],
+    takes_scaling: Callable[[Statement, Value], bool],
+    apart: Collection[Node] = (),
 ) -> list[Group]:
     """The groups of `lowered`, in an order in which producers come first. Deterministic.
 
     takes_scaling(statement, factors): whether the statement's first operand may be multiplied by them in its weights.
+    apart: nodes whose statements are fused with nothing.
     """
-    fusion = _Fusion(lowered, takes_epilogue, takes_scaling)
+    fusion = _Fusion(lowered, takes_epilogue, takes_scaling, apart)
     for position, statement in enumerate(lowered.statements):
         fusion.add(position, statement)
     return sorted(fusion.groups, key=lambda group: group.position)
@@ -89,8 +93,9 @@ class _Fusion:
         lowered: Lowered,
         takes_epilogue: Callable[[Statement], bool],
         takes_scaling: Callable[[Statement, Value], bool],
+        apart: Collection[Node],
     ) -> None:
-        self.takes_epilogue, self.takes_scaling = takes_epilogue, takes_scaling
+        self.takes_epilogue, self.takes_scaling, self.apart = takes_epilogue, takes_scaling, apart
         self.groups: dict[Group, None] = {}
         """They stand in order; a dictionary, of which a group is taken out without a search."""
         self.made_by: dict[Value, Group] = {}
@@ -107,6 +112,9 @@ class _Fusion:
             self._add_map(position, statement)
             return
         group = Group(position, anchor=statement, output=statement.outputs[0])
+        if statement.node in self.apart:
+            self.groups[group] = None
+            return
         self._absorb_scaling(group, statement)
         self._keep(group, statement.outputs)
 
@@ -119,6 +127,9 @@ class _Fusion:
         region = Group(position)
         region.operands, region.expr = _operands_of(statement)
         region.maps, region.output = [statement], statement.outputs[0]
+        if statement.node in self.apart:
+            self.groups[region] = None
+            return
         self._keep(region, [region.output])
         while (producer := self._absorbable(region, self._fits_region)) is not None:
             self._merge(producer, region)

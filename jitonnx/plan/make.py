@@ -1,19 +1,26 @@
-"""Making a plan: statements are fused into groups, results placed, and each group turned into kernel calls."""
+"""Making a plan: statements are fused into groups, results placed, and each group turned into kernel calls.
+
+Where code of ours fails in itself, `PlanningDefect` tells the nodes that it failed for; whoever wants a plan asks
+again, for one with less fusion or with fewer nodes.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 from jitonnx.computation import computations as c
 from jitonnx.computation.lowering import Lowered, Statement
+from jitonnx.defects import is_defect
 from jitonnx.ir.dims import product, taking
-from jitonnx.ir.graph import Value
-from jitonnx.plan.choices import Choices
+from jitonnx.ir.graph import Node, Value
+from jitonnx.plan.choices import Caution, Choices
 from jitonnx.plan.denormals import without_denormals
 from jitonnx.plan.fusion import Group, fuse
 from jitonnx.plan.halves import place_halves
 from jitonnx.plan.integer_caches import with_integer_caches
 from jitonnx.plan.placement import Placement
 from jitonnx.plan.plan import Plan
-from jitonnx.plan.planner import Planner
+from jitonnx.plan.planner import Planner, UnplannableError
 from jitonnx.plan.precision import NO_BFLOAT16, in_bfloat16
 from jitonnx.plan.region import region_call
 from jitonnx.plan.selection import selector_of, takes_epilogue, takes_scaling
@@ -21,43 +28,90 @@ from jitonnx.plan.tensor import Buffer, Tensor, apply_view, orders_around, row_m
 from jitonnx.target import Target
 
 
-def make_plan(lowered: Lowered, target: Target, choices: Choices | None = None) -> Plan:
+class PlanningDefect(Exception):
+    """The planner failed in itself for some groups, each told by its nodes; for none, if it failed for all together."""
+
+    def __init__(self, groups: Sequence[Sequence[Node]], error: Exception) -> None:
+        super().__init__(str(error))
+        self.groups, self.error = groups, error
+
+
+def make_plan(lowered: Lowered, target: Target, choices: Choices | None = None, apart: Collection[Node] = ()) -> Plan:
     """The plan of a lowered graph for a CPU.
 
-    UnplannableError names a node that has no kernel.
+    apart: nodes that are fused with nothing.
+
+    UnplannableError names a node that has no kernel; PlanningDefect tells of those that the planner failed for.
     """
     with taking(lowered.assumptions.taken):
-        return _planned(lowered, target, choices or Choices())
+        try:
+            return _planned(lowered, target, choices or Choices(), apart)
+        except UnplannableError:
+            raise
+        except Exception as error:
+            if isinstance(error, PlanningDefect) or not is_defect(error):
+                raise
+            raise PlanningDefect([], error) from error
 
 
-def _planned(lowered: Lowered, target: Target, choices: Choices) -> Plan:
-    lowered, notes = place_halves(with_integer_caches(without_denormals(lowered)), takes_epilogue), []
+def _planned(lowered: Lowered, target: Target, choices: Choices, apart: Collection[Node]) -> Plan:
+    lowered, notes = without_denormals(lowered), list[str]()
+    plain = choices.caution >= Caution.FUSION
+    if plain:
+        apart = {statement.node for statement in lowered.statements}
+    else:
+        lowered = with_integer_caches(lowered)
+    lowered = place_halves(lowered, takes_epilogue)
     asked = choices.precision == "bfloat16"
-    if target.bfloat16_products:
+    if target.bfloat16_products and not plain:
         packs = target.bfloat16_products == "tiles"
         lowered = in_bfloat16(lowered, takes_epilogue, exactly=not asked, packs=packs)
     elif asked:
         notes.append(NO_BFLOAT16)
-    groups = fuse(lowered, takes_epilogue, takes_scaling)
+    groups = fuse(lowered, takes_epilogue, takes_scaling, apart)
     planner = Planner(lowered, target, choices, Placement(lowered, groups))
-    for group in groups:
-        planner.begin(group)
-        if group.anchor is None:
-            _region(planner, group)
-        elif isinstance(group.anchor.computation, c.View):
-            _view(planner, group.anchor)
-        else:
-            selector_of(group.anchor.computation)(planner, group, group.anchor)
+    _plan_groups(planner, groups)
     planner.begin(None)
     _copy_outputs(planner, lowered)
     plan = planner.plan
-    if any(call.spec.family in ("gemm", "convolution") for call in plan.calls):
+    if not plain and any(call.spec.family in ("gemm", "convolution") for call in plan.calls):
         _multiply_together(planner, target)
     used = {tensor.buffer for call in plan.calls for tensor in call.tensors}
     plan.constants = [buffer for buffer in plan.constants if buffer in used]
     plan.notes += notes
     plan.prepare()
     return plan
+
+
+def _plan_groups(planner: Planner, groups: Sequence[Group]) -> None:
+    """Kernel calls for all groups, producers first."""
+    failed: list[Sequence[Node]] = []
+    first: Exception | None = None
+    for group in groups:
+        planner.begin(group)
+        try:
+            _plan_group(planner, group)
+        except UnplannableError:
+            raise
+        except Exception as error:
+            if not is_defect(error):
+                raise
+            first = first or error
+            failed.append(list(dict.fromkeys(statement.node for statement in group.statements)))
+            for statement in group.statements:  # so that the groups behind it tell whether they fail, too
+                for value in statement.outputs:
+                    planner.place(value)
+    if first is not None:
+        raise PlanningDefect(failed, first) from first
+
+
+def _plan_group(planner: Planner, group: Group) -> None:
+    if group.anchor is None:
+        _region(planner, group)
+    elif isinstance(group.anchor.computation, c.View):
+        _view(planner, group.anchor)
+    else:
+        selector_of(group.anchor.computation)(planner, group, group.anchor)
 
 
 def _multiply_together(planner: Planner, target: Target) -> None:

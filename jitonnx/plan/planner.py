@@ -312,7 +312,5 @@ def _written_in(tensor: Tensor, order: Sequence[int]) -> bool:
 
 def _whole_constant(tensor: Tensor) -> np.ndarray | None:
     """The elements of a constant; None where only a run tells its sizes, or a copy of it would take more memory."""
-    settled = tensor.buffer.array is not None and known((*tensor.shape, *tensor.strides, tensor.offset))
-    elements = concrete(product(tensor.shape))
-    larger = elements is None or elements > (concrete(tensor.buffer.elements) or 0)
-    return None if not settled or larger else tensor.constant
+    array = tensor.constant
+    return None if array is None or array.size > (concrete(tensor.buffer.elements) or 0) else array

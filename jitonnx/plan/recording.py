@@ -69,7 +69,7 @@ class Recording:
     def register(self, number: Number) -> int:
         """Tell where a number lies."""
         if number.__class__ is Recorded:
-            return number.register  # type: ignore[union-attr]
+            return number.register
         place = self._registers.constants.get(number)  # type: ignore[arg-type]
         if place is not None:
             return place
@@ -115,7 +115,7 @@ class Recording:
 
 
 def _value(number: Number) -> int:
-    return number.value if number.__class__ is Recorded else number  # type: ignore[union-attr,return-value]
+    return number.value if number.__class__ is Recorded else number  # type: ignore[return-value]
 
 
 def _simplified(operation: int, a: Number, b: Number) -> Number | None:
@@ -245,7 +245,7 @@ class Recorded:
     def _refused(self, *_: object) -> NoReturn:
         raise Unrecordable("an operation that is not known")
 
-    __hash__ = __truediv__ = __rtruediv__ = __float__ = __int__ = _refused  # type: ignore[assignment]
+    __hash__ = __truediv__ = __rtruediv__ = __float__ = __int__ = _refused
 
 
 class Written:

@@ -46,11 +46,11 @@ class RegionSpec(KernelSpec):
         return LoopsSpec(self.rank, itemsizes, sum(cost(expr) for expr in self.exprs), strided)
 
     @property
-    def BUFFERS(self) -> Any:  # type: ignore[override]
+    def BUFFERS(self) -> Any:
         return loops_buffers(len(self.inputs), len(self.outputs))
 
     @property
-    def SIZES(self) -> Any:  # type: ignore[override]
+    def SIZES(self) -> Any:
         return loops_sizes(self.rank, len(self.inputs) + len(self.outputs))
 
     def complete(self, sizes: Any) -> Any:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from jitonnx.computation import computations as c
-from jitonnx.ir.dims import DimLike, integers, matched_axes, product
+from jitonnx.ir.dims import DimLike, integers, known, matched_axes, product
 from jitonnx.ir.dtypes import DType
 from jitonnx.records import NamedTuple, dataclass
 
@@ -93,8 +93,11 @@ class Tensor:
 
     @property
     def constant(self) -> np.ndarray | None:
-        """The elements as an array, if the buffer is a constant (a strided view of it, not a copy)."""
-        if self.buffer.array is None:
+        """The elements as an array, if the buffer is a constant and the view's sizes are known (a view, not a copy).
+
+        None for a constant under strides and sizes that only a run tells, as one that is expanded over an open axis.
+        """
+        if self.buffer.array is None or not known((self.offset, *self.shape, *self.strides)):
             return None
         flat = self.buffer.array.reshape(-1)
         flat = flat if self.seen is None else flat.view(self.seen.numpy)

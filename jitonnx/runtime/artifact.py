@@ -343,7 +343,8 @@ def dtype_named(name: str) -> np.dtype[Any]:
     except TypeError:
         with forks.critical:
             import ml_dtypes
-        return np.dtype(getattr(ml_dtypes, name))
+        found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+        return found
 
 
 def _shapes(shapes: Sequence[Sequence[int]]) -> Shapes:

@@ -72,7 +72,7 @@ forks.in_child(_limits.keep_own)
 @forks.once
 def _blas() -> _Blas | None:
     """NumPy's BLAS; None if it is none that we know."""
-    extension = np.linalg._umath_linalg.__file__  # type: ignore[attr-defined]
+    extension = np.linalg._umath_linalg.__file__
     try:
         library = ctypes.CDLL(extension)  # its symbols are looked for in what it was linked with, too
     except OSError:

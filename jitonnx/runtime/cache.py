@@ -173,11 +173,11 @@ class KernelCache:
         with self._lock:
             removed = len(self._memory)
             self._memory.clear()
+            self._written = None
         if not self._problem:
             for path, _ in list(self._entries()):
                 path.unlink(missing_ok=True)
                 removed += 1
-        self._written = None
         return removed
 
     def _open(self) -> str | None:

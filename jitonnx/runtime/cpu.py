@@ -198,7 +198,8 @@ def _tiles_permitted() -> bool:
         return False
     import ctypes
 
-    return ctypes.CDLL(None).syscall(_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA) == 0
+    refused: int = ctypes.CDLL(None).syscall(_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA)
+    return refused == 0
 
 
 def _linux_flags() -> frozenset[str]:

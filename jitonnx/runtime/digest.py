@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-try:
-    from _sha2 import sha256  # type: ignore[import-not-found]
-except ImportError:
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hashlib import sha256
+else:
     try:
-        from _sha256 import sha256  # type: ignore[import-not-found]  # before Python 3.12
+        from _sha2 import sha256
     except ImportError:
-        from hashlib import sha256
+        try:
+            from _sha256 import sha256  # before Python 3.12
+        except ImportError:
+            from hashlib import sha256
 
 __all__ = ["SHA256_BYTES", "sha256", "sha256_of_tensor"]
 

@@ -71,6 +71,8 @@ _EXIT_SECONDS = 5.0
 _making = forks.WorkLock()
 _images: dict[str, Mapping[str, int]] = {}
 """The keys are parts, the values say where the functions of each lie."""
+_beginning = forks.lock()
+"""Held where `_begun` changes."""
 _begun: set[str] = set()
 """Parts that a thread of their own has been begun for; a child process begins anew."""
 forks.in_child(_begun.clear)
@@ -125,9 +127,10 @@ def make_ahead(parts: Iterable[str]) -> bool:
     Returns whether this process has them all now.
     """
     missing = [part for part in dict.fromkeys(parts) if part not in _images and not _taken(part)]
-    begin = [part for part in missing if part not in _begun]
-    if begin:
+    with _beginning:
+        begin = [part for part in missing if part not in _begun]
         _begun.update(begin)
+    if begin:
         thread = threading.Thread(target=lambda: list(map(image, begin)), name="jitonnx-driver", daemon=True)
         thread.start()
         atexit.register(thread.join, _EXIT_SECONDS)  # a process must not end while LLVM is at work
@@ -135,14 +138,18 @@ def make_ahead(parts: Iterable[str]) -> bool:
 
 
 def _taken(part: str) -> bool:
-    """Take a part from the cache; whether it was there. One that is being made is not looked for."""
+    """Take a part from the cache; whether this process has it now. One that is being made is not looked for.
+
+    A part that another thread has taken meanwhile stays: runs are in its code, which ends with its mapping.
+    """
     if part in _begun:
         return False
     with _making:
-        found = find_linked(KernelCache(), PARTS[part].symbols, _version(part))
-        if found is not None:
-            _images[part] = found
-    return found is not None
+        if part not in _images:
+            found = find_linked(KernelCache(), PARTS[part].symbols, _version(part))
+            if found is not None:
+                _images[part] = found
+        return part in _images
 
 
 @forks.once
@@ -252,13 +259,13 @@ def _compile(name: str) -> bytes:
     parsed.verify()
     level = 0 if name in _SELDOM else 2
     machine = llvm.Target.from_triple(module.triple).create_target_machine(opt=level, reloc="pic", codemodel="small")
-    if name in _SELDOM:
-        return machine.emit_object(parsed)
-    passes = llvm.create_new_module_pass_manager()
-    for each in _PASSES:
-        getattr(passes, f"add_{each}_pass")()
-    passes.run(parsed, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2)))
-    return machine.emit_object(parsed)
+    if name not in _SELDOM:
+        passes = llvm.create_new_module_pass_manager()
+        for each in _PASSES:
+            getattr(passes, f"add_{each}_pass")()
+        passes.run(parsed, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2)))
+    code: bytes = machine.emit_object(parsed)
+    return code
 
 
 def _define(name: str, module: Any) -> None:

@@ -66,7 +66,7 @@ def make_entry(loadable: Loadable, pool: FramePool, release_gil: bool) -> Entry 
     keeper = EntryKeeper(loadable, pool, release_gil)
     # The builtin is given its second argument with each call, and holds the third (meant for its module): with it
     # everything that its code reads.
-    return _builtin(_python().entry, keeper.record, keeper)  # type: ignore[return-value]
+    return _builtin(_python().entry, keeper.record, keeper)
 
 
 def chain_builtin(record: Record, keeper: object) -> Callable[[list[Any]], None]:

@@ -16,6 +16,7 @@ from jitonnx import forks
 from jitonnx.records import NamedTuple
 
 from .layout import WORD_BYTES, address
+from .libc import libc
 from .loader import LoadError
 
 
@@ -53,8 +54,12 @@ class MappedCode(Mapping[str, int]):
         return len(self._offsets)
 
 
+@forks.once
 def _address_of(name: str) -> int:
-    """The address of a function that this process has loaded. LoadError if it has none of this name."""
+    """The address of a function that this process has loaded. LoadError if it has none of this name.
+
+    Asked once: each of ctypes' functions is a reference cycle.
+    """
     for library in _libraries():
         try:
             return ctypes.cast(library[name], ctypes.c_void_p).value or 0
@@ -67,7 +72,7 @@ def _address_of(name: str) -> int:
 def _libraries() -> list[ctypes.CDLL]:
     """Tell where functions are looked up: Python, what is loaded, and the C library's mathematics, which may be a
     library of its own that nobody has loaded as yet."""
-    libraries = [ctypes.pythonapi, ctypes.CDLL(None)]
+    libraries = [ctypes.pythonapi, libc()]
     with contextlib.suppress(OSError):
         libraries.append(ctypes.CDLL("libm.so.6"))
     return libraries
@@ -75,10 +80,7 @@ def _libraries() -> list[ctypes.CDLL]:
 
 def _make_executable(start: int, size: int) -> None:
     """Make whole pages executable, and no longer writable."""
-    library = ctypes.CDLL(None, use_errno=True)
-    protect = library.mprotect
-    protect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-    if protect(start, size, mmap.PROT_READ | mmap.PROT_EXEC) != 0:
+    if libc().mprotect(ctypes.c_void_p(start), ctypes.c_size_t(size), mmap.PROT_READ | mmap.PROT_EXEC) != 0:
         raise LoadError(
             f"the system does not let this process make memory executable (error {ctypes.get_errno()}); "
             "compiled models need that"

@@ -116,7 +116,7 @@ class Steps(Sequence[Step]):
         return cls(wiring, _words(slot.offset for slot in slots), sizes, columns)
 
     def __len__(self) -> int:
-        return self.columns.shape[1]
+        return int(self.columns.shape[1])
 
     def __getitem__(self, index: int) -> Step:  # type: ignore[override]  # nobody takes slices
         index = range(len(self))[index]
@@ -196,7 +196,8 @@ class Tensors(Sequence[TensorSpec]):
     @forks.cached_property
     def nbytes(self) -> npt.NDArray[np.float64]:
         """The bytes of each, beyond 2^53 roughly."""
-        return self.shapes.prod(axis=1, dtype=np.float64) * self.kinds.itemsizes
+        elements: npt.NDArray[np.float64] = self.shapes.prod(axis=1, dtype=np.float64)
+        return elements * self.kinds.itemsizes
 
 
 class Program(NamedTuple):

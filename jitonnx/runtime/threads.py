@@ -21,6 +21,7 @@ from jitonnx import forks
 
 from .driver import Driver, driver
 from .layout import MEMBER, TEAM, Record, address, offset, records
+from .libc import libc
 
 SPIN_NANOSECONDS = 50_000
 """How long a thread spins before it begins to yield. Covers what lies between the steps of a run, and between runs of a
@@ -89,7 +90,7 @@ def team(size: int) -> Team:
 
 def _make_bed(place: int) -> None:
     """Initialise the mutex and the condition that a member sleeps on, awake."""
-    library = ctypes.CDLL(None)
+    library = libc()
     ctypes.memset(place + offset(MEMBER, "asleep"), 0, 8)
     for name, initialise in (("mutex", library.pthread_mutex_init), ("condition", library.pthread_cond_init)):
         ctypes.memset(place + offset(MEMBER, name), 0, 64)
@@ -103,7 +104,7 @@ def _set_attributes(record: Record) -> None:
     """
     import signal
 
-    library = ctypes.CDLL(None)
+    library = libc()
     attributes = ctypes.c_void_p(address(record) + offset(TEAM, "attributes"))
     library.pthread_attr_init(attributes)
     library.pthread_attr_setstacksize(attributes, ctypes.c_size_t(_STACK_BYTES))

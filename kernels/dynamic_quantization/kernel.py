@@ -15,8 +15,8 @@ from jitonnx.kernels.dynamic_quantization.spec import (
 )
 from jitonnx.kernels.language import types
 from jitonnx.kernels.language.code import Code, Kernel, Pointer, Variable, larger, remainder, smaller
-from jitonnx.kernels.language.simd import convert, maximum, minimum
-from jitonnx.kernels.language.trace import Traced, fma, nearest_integer, rint, select, within
+from jitonnx.kernels.language.simd import convert, maximum, minimum, quotient
+from jitonnx.kernels.language.trace import Traced, nearest_integer, rint, select, within
 
 _VECTORS = 4
 """Vectors at a time, which wait for nothing of each other."""
@@ -57,19 +57,17 @@ def build(spec: ExtremesSpec | QuantiseSpec, lanes: int) -> Kernel:
             return number / wide
 
         def by_factor(number: Traced) -> Traced:
-            """The rounded quotient: the product, and what that leaves of the number, divided the same way."""
-            near = number * factor
-            return fma(fma(0.0 - near, wide, number), factor, near)
+            return quotient(number, wide, factor)
 
-        def store(quotient: Callable[[Traced], Traced]) -> None:
+        def store(divided: Callable[[Traced], Traced]) -> None:
             def write(at: Traced, columns: Traced, live: Traced | None, number: int) -> None:
-                whole = nearest_integer(within(quotient(x.load(at, lanes, live)), low, high)) + place
+                whole = nearest_integer(within(divided(x.load(at, lanes, live)), low, high)) + place
                 y.store(columns, convert(whole, types.uint8), live)
 
             with code.loop(end, begin) as task:
                 _each(code, lanes, task, write)
 
-        if code.target.vector_bytes == 16 and not code.target.on_arm:  # no multiply-adds
+        if not code.target.has_multiply_adds:
             store(by_division)
             return
         with code.either(step > _SMALLEST_SCALE) as (usual, tiny):

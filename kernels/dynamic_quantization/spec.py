@@ -98,7 +98,7 @@ class QuantiseSpec(_Parts):
         return RowsSizes.following(sizes, task_rows=rows, task_length=length)
 
     def tasks(self, sizes: RowsSizes) -> int:
-        return larger(parts(sizes), 1)  # type: ignore[no-any-return]
+        return larger(parts(sizes), 1)
 
     def work(self, sizes: RowsSizes) -> Work:
         elements = sizes.rows * sizes.length

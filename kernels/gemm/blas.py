@@ -95,7 +95,8 @@ class BlasSpec(KernelSpec):
 def build_blas(spec: BlasSpec) -> Any:
     """The kernel of `spec`."""
     from jitonnx.kernels.language import ir, types
-    from jitonnx.kernels.language.code import Code, Traced, larger
+    from jitonnx.kernels.language.code import Code, larger
+    from jitonnx.kernels.language.trace import Traced
 
     element = getattr(types, spec.element)
 

@@ -57,7 +57,7 @@ class Code:
     @property
     def target(self) -> Target:
         """The CPU that the code is for."""
-        return self.builder.module.target  # type: ignore[no-any-return]
+        return self.builder.module.target
 
     # ------------------------------------------------------------ arguments and numbers
 

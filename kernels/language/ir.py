@@ -54,7 +54,7 @@ class PointerType(Type):
     pointee: Any
 
     def __new__(cls, pointee: Type) -> PointerType:
-        return cls._only(pointee, text="ptr", pointee=pointee)  # type: ignore[no-any-return]
+        return cls._only(pointee, text="ptr", pointee=pointee)
 
 
 class IntType(Type):
@@ -63,42 +63,42 @@ class IntType(Type):
     width: int
 
     def __new__(cls, width: int) -> IntType:
-        return cls._only(width, text=f"i{width}", width=width)  # type: ignore[no-any-return]
+        return cls._only(width, text=f"i{width}", width=width)
 
 
 class HalfType(Type):
     """Floats of 16 bits."""
 
     def __new__(cls) -> HalfType:
-        return cls._only(text="half")  # type: ignore[no-any-return]
+        return cls._only(text="half")
 
 
 class BfloatType(Type):
     """Floats of 16 bits, the upper half of those of 32."""
 
     def __new__(cls) -> BfloatType:
-        return cls._only(text="bfloat")  # type: ignore[no-any-return]
+        return cls._only(text="bfloat")
 
 
 class FloatType(Type):
     """Floats of 32 bits."""
 
     def __new__(cls) -> FloatType:
-        return cls._only(text="float")  # type: ignore[no-any-return]
+        return cls._only(text="float")
 
 
 class DoubleType(Type):
     """Floats of 64 bits."""
 
     def __new__(cls) -> DoubleType:
-        return cls._only(text="double")  # type: ignore[no-any-return]
+        return cls._only(text="double")
 
 
 class VoidType(Type):
     """No value."""
 
     def __new__(cls) -> VoidType:
-        return cls._only(text="void")  # type: ignore[no-any-return]
+        return cls._only(text="void")
 
 
 class VectorType(Type):
@@ -108,7 +108,7 @@ class VectorType(Type):
     count: int
 
     def __new__(cls, element: Type, count: int) -> VectorType:
-        return cls._only(element, count, text=f"<{count} x {element}>", element=element, count=count)  # type: ignore[no-any-return]
+        return cls._only(element, count, text=f"<{count} x {element}>", element=element, count=count)
 
 
 class PairType(Type):
@@ -117,7 +117,7 @@ class PairType(Type):
     elements: tuple[Type, Type]
 
     def __new__(cls, first: Type, second: Type) -> PairType:
-        return cls._only(first, second, text=f"{{{first}, {second}}}", elements=(first, second))  # type: ignore[no-any-return]
+        return cls._only(first, second, text=f"{{{first}, {second}}}", elements=(first, second))
 
 
 class FunctionType(Type):
@@ -128,7 +128,7 @@ class FunctionType(Type):
 
     def __new__(cls, result: Type, arguments: Sequence[Type]) -> FunctionType:
         text = f"{result} ({', '.join(map(str, arguments))})"
-        return cls._only(result, *arguments, text=text, result=result, arguments=tuple(arguments))  # type: ignore[no-any-return]
+        return cls._only(result, *arguments, text=text, result=result, arguments=tuple(arguments))
 
 
 _BIT = IntType(1)
@@ -183,7 +183,7 @@ def _constant_text(typ: Type, number: Any) -> str:
 def _float32(number: float) -> float:
     """The nearest float32; infinity for what is beyond."""
     try:
-        return struct.unpack("f", struct.pack("f", number))[0]  # type: ignore[no-any-return]
+        return struct.unpack("f", struct.pack("f", number))[0]
     except OverflowError:
         return math.copysign(math.inf, number)
 
@@ -412,7 +412,7 @@ def _product(a: Value, b: Value) -> Value | None:
     if left is not None and right is not None:
         return _wrapped(a.type, left * right)
     if 0 in (left, right):
-        return a.type(0)  # type: ignore[no-any-return]
+        return a.type(0)
     return a if right == 1 else b if left == 1 else None
 
 

@@ -61,4 +61,4 @@ def triple_of(target: Target) -> str:
 
 @functools.cache
 def _triple() -> str:
-    return llvm.get_process_triple()  # type: ignore[no-any-return]
+    return llvm.get_process_triple()

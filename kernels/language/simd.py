@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from jitonnx.kernels.language import ir, types
 from jitonnx.kernels.language.division import emit_division, emit_modulo, emit_remainder
 from jitonnx.kernels.language.llvm import CONTRACTED, arithmetic, declared, float_to_integer, llvm_intrinsic
-from jitonnx.kernels.language.trace import Traced, absolute, isnan, select
+from jitonnx.kernels.language.trace import Traced, absolute, fma, isnan, select
 
 LINE_BYTES = 64
 """The size of a cache line on most CPUs."""
@@ -19,6 +19,21 @@ LINE_BYTES = 64
 def contracted(name: str, a: Traced, b: Traced) -> Traced:
     """a + b and the like, by the operator's sign; LLVM may make a product and a sum a multiply-add."""
     return a.like(arithmetic(a.builder, name, a.element, a.value, b.value, CONTRACTED))
+
+
+def combined(name: str, a: Traced, b: Traced) -> Traced:
+    """a + b and the like, by the operator's sign, rounded on its own."""
+    return a.like(arithmetic(a.builder, name, a.element, a.value, b.value))
+
+
+def quotient(number: Traced, step: Traced, factor: Traced) -> Traced:
+    """number / step, where factor is 1 / step: the product with it, and what that leaves of the number, divided the
+    same way. That is the rounded quotient where neither overflows or is denormal. A division on CPUs without
+    multiply-adds."""
+    if not number.builder.module.target.has_multiply_adds:
+        return number / step
+    near = number * factor
+    return fma(fma(0.0 - near, step, number), factor, near)
 
 
 def _rounded(name: str, x: Traced) -> Traced:

@@ -53,7 +53,7 @@ class Traced:
     @property
     def target(self) -> Target:
         """The CPU that the code is for."""
-        return self.builder.module.target  # type: ignore[no-any-return]
+        return self.builder.module.target
 
     def constant(self, number: float) -> Traced:
         """`number` as a value of this type, in all lanes."""

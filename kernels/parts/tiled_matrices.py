@@ -63,7 +63,7 @@ class PackingSizes(Arguments):
 
 def packing_tasks(sizes: PackingSizes, width: int) -> int:
     """How many tasks pack matrices to panels of `width` columns, TASK_PANELS each."""
-    return sizes.outer * sizes.inner * -(-sizes.n // (width * TASK_PANELS))  # type: ignore[no-any-return]
+    return sizes.outer * sizes.inner * -(-sizes.n // (width * TASK_PANELS))
 
 
 def blocks_of_matrices(way: str, m: int, columns: int | None, right_bytes: int, packs: bool) -> dict[str, Any]:

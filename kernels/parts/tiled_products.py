@@ -177,7 +177,7 @@ class TiledSpec(KernelSpec):
         units_each, columns_each = larger(-(-units // row_tasks), 1), larger(-(-panels // column_tasks), 1) * self.width
         task_rows = units_each if self.by_bands else units_each * unit
         group = 2 * TILE if self.near else units_each * larger(unit, 1)
-        return self.SIZES.following(  # type: ignore[no-any-return]
+        return self.SIZES.following(
             sizes,
             task_rows=task_rows,
             task_columns=columns_each,

@@ -51,7 +51,7 @@ class LoopsSpec(KernelSpec):
     """Whether elements of some operand lie apart along the inner loop."""
 
     @property
-    def SIZES(self) -> Any:  # type: ignore[override]
+    def SIZES(self) -> Any:
         return loops_sizes(self.rank, len(self.itemsizes))
 
     def complete(self, sizes: Any) -> Any:

@@ -1,5 +1,6 @@
 """Sessions opened from what the kernel cache keeps of a model file: the same as those that load the model."""
 
+import gc
 import os
 import pickle
 import subprocess
@@ -19,8 +20,10 @@ import jitonnx.plan.make
 import jitonnx.proto.messages
 from jitonnx.errors import Fail, InvalidArgument
 from jitonnx.explain import as_text, explain
+from jitonnx.runtime.artifact import open_artifact
 from jitonnx.runtime.cache import KernelCache
 from jitonnx.saved import model_cache
+from jitonnx.saved.engine import SavedEngine
 from jitonnx.session import InferenceSession
 from tests.artifact.models import elementwise, images, pairs, small_cnn
 from tests.session.models import model as model_of
@@ -94,6 +97,28 @@ def test_second_session_is_the_same(opened: tuple[InferenceSession, InferenceSes
     for ours, theirs in zip(first.run(None, images()), second.run(None, images()), strict=True):
         assert np.array_equal(ours, theirs)
     assert is_cached(second)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_dropped_session_leaves_no_garbage(opened: tuple[InferenceSession, InferenceSession], threads: int) -> None:
+    """Which Python would look for some time: references alone free what was opened."""
+    first, _ = opened
+    path = str(Path(first._model.path or "").with_suffix(".jitonnx"))
+    feeds = images()
+    first.save(path, {name: array.shape for name, array in feeds.items()})
+
+    def use() -> None:
+        InferenceSession(first._model.path, options()).run(None, feeds)
+        SavedEngine(open_artifact(path), threads).run(list(feeds.values()))
+
+    use()
+    gc.collect()
+    gc.disable()
+    try:
+        use()
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
 
 
 def test_same_errors(opened: tuple[InferenceSession, InferenceSession]) -> None:

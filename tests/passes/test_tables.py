@@ -15,6 +15,7 @@ from jitonnx.ops.onnx.gather import Gather
 from jitonnx.ops.onnx.matmul import MatMul
 from jitonnx.ops.onnx.normalization import LayerNormalization, RMSNormalization
 from jitonnx.ops.onnx.recurrent import GRU, LSTM, RNN
+from jitonnx.ops.onnx.shape import Reshape
 from jitonnx.passes.report import Reason
 from jitonnx.passes.rules import tables
 from jitonnx.runtime.cache import KernelCache
@@ -30,6 +31,13 @@ def test_a_product_of_gathered_rows_is_gathered() -> None:
     graph, report = rewritten(author)
     assert operators(graph) == {"Gather": 1}
     assert report.counts["products of a table"] == 1
+
+
+def test_a_row_that_a_scalar_is_made_into_is_no_gathered_one() -> None:
+    def author(b: Build) -> Value:
+        return b.op(MatMul(), b.op(Reshape(), b.op(Relu(), b.input(np.float32(2))), np.array([-1])), normal(1, 6))
+
+    rewritten(author)
 
 
 @pytest.mark.parametrize("norm", [LayerNormalization(), RMSNormalization(axis=2), LayerNormalization(axis=-1)])

@@ -1,12 +1,15 @@
 """Linked blocks in the kernel cache: found again, made again, and left to LLVM where they cannot be linked ahead."""
 
 import ctypes
+import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from jitonnx.runtime import linker
+from jitonnx.runtime import driver, linker
 from jitonnx.runtime.cache import KernelCache
 from jitonnx.runtime.images import find_linked, load_linked
 from jitonnx.runtime.linker import UnlinkableError
@@ -76,3 +79,24 @@ def test_left_to_llvm(cache: KernelCache, monkeypatch: pytest.MonkeyPatch) -> No
     assert cache.info().entries == 0
     with pytest.raises(LoadError):
         load_linked(cache, ["one"], lambda: [b"no object code"])
+
+
+def test_threads_take_a_part_of_the_driver_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What others wait for is there when it is their turn: taking it anew would end the code that runs are in."""
+    driver.image("chains")
+    taken: list[Mapping[str, int]] = []
+
+    def found(*arguments: Any) -> Mapping[str, int] | None:
+        taken.append(find_linked(*arguments) or {})
+        return taken[-1]
+
+    monkeypatch.setattr(driver, "_images", {})
+    monkeypatch.setattr(driver, "find_linked", found)
+    with driver._making:
+        threads = [threading.Thread(target=driver.make_ahead, args=(["chains"],)) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.05)  # by which they wait
+    for thread in threads:
+        thread.join()
+    assert len(taken) == 1 and driver._images["chains"] is taken[0]

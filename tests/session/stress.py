@@ -1,7 +1,9 @@
-"""Sessions used by several threads with shapes of all sorts, and forked beside compiles: what must never go wrong.
+"""Sessions used by several threads with shapes of all sorts, forked beside compiles, and first used by many threads at
+once in processes that find the cache filled: what must never go wrong.
 
     python -m tests.session.stress threads SECONDS [SEED]
     python -m tests.session.stress forks COUNT [SEED]
+    python -m tests.session.stress starts SECONDS [SEED]
 
 Ends with status 0 if every output was right. What would hang is ended by an alarm, with the stacks of all threads. The
 tests run this in processes of its own, as what it looks for are crashes and hangs.
@@ -27,7 +29,7 @@ import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from onnx import TensorProto
@@ -41,6 +43,8 @@ SWITCH_SECONDS = 1e-6
 HANG_SECONDS, CHILD_SECONDS = 300, 100
 FORKS_A_PROCESS = 10
 EXAMPLES = 60
+STARTING_THREADS, STARTING_CASES, RUNS_A_START = 16, 2, 6
+FEWEST_STARTS = 3
 
 Feeds = dict[str, np.ndarray]
 
@@ -458,16 +462,73 @@ def stress_forks(count: int, seed: int) -> None:
             subprocess.run(command, env=environment, check=True)
 
 
+def start(folder: Path, seed: int) -> None:
+    """What a process begins with that finds all code in the cache: each session's first runs are on many threads at
+    once, all of sizes of their own, so that whatever is made once is wanted by all of them."""
+    sys.setswitchinterval(SWITCH_SECONDS)
+    errors: list[BaseException] = []
+    chosen = random.Random(seed)
+    for number, case in enumerate([CASES[seed % len(CASES)], *chosen.sample(CASES, STARTING_CASES)]):
+        meeting = threading.Barrier(STARTING_THREADS)
+        path = folder / f"{case.name}.onnx"
+        made = jitonnx.InferenceSession(path, options(case.entries, threads=1 + (seed + number) % 3))
+
+        if number or seed % 4:  # runs of new sizes behind others go another way than the first
+            feeds = case.feeds(chosen)
+            check(case, made, feeds, case.expected(feeds))
+
+        def run(chosen: random.Random, case: Case = case, made: Any = made, meeting: Any = meeting) -> None:
+            fed = [case.feeds(chosen) for _ in range(RUNS_A_START)]
+            wanted = [case.expected(feeds) for feeds in fed]
+            meeting.wait()
+            try:
+                for feeds, right in zip(fed, wanted, strict=True):
+                    check(case, made, feeds, right)
+            except BaseException as error:  # raised below
+                errors.append(error)
+
+        own = [random.Random(seed * 1000 + 100 * number + place) for place in range(STARTING_THREADS)]
+        threads = [threading.Thread(target=run, args=(chosen,)) for chosen in own]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if errors:
+            raise errors[0]
+
+
+def stress_starts(seconds: float, seed: int) -> int:
+    """Processes with a filled cache, one after another for so long, three at least; how many."""
+    with tempfile.TemporaryDirectory() as folder:
+        for case in CASES:
+            path = Path(folder) / f"{case.name}.onnx"
+            path.write_bytes(case.model)
+            os.utime(path, (1e9, 1e9))
+        environment = {**os.environ, "JITONNX_CACHE_DIR": str(Path(folder) / "cache")}
+        count, end = 0, None
+        while end is None or count <= FEWEST_STARTS or time.monotonic() < end:
+            command = [sys.executable, "-m", "tests.session.stress", "start", str(seed + count), folder]
+            subprocess.run(command, env=environment, check=True)
+            count += 1
+            end = end or time.monotonic() + seconds  # the first fills the cache
+    return count
+
+
 def main(arguments: list[str]) -> None:
     """See above."""
     what, amount = arguments[0], float(arguments[1])
-    seed = int(arguments[2]) if len(arguments) > 2 else 0
+    seed = int(arguments[2]) if len(arguments) > 2 and what != "start" else 0
     faulthandler.enable()
     faulthandler.register(signal.SIGALRM, chain=True)  # which ends the process
     warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
     if what == "threads":
         signal.alarm(int(amount) + HANG_SECONDS)
         print(f"{stress_threads(amount, seed)} runs on {THREADS} threads: all right")
+    elif what == "starts":
+        print(f"{stress_starts(amount, seed)} starts: all right")
+    elif what == "start":
+        signal.alarm(HANG_SECONDS)
+        start(Path(arguments[2]), int(amount))
     elif what == "process":
         signal.alarm(HANG_SECONDS)
         fork_beside(int(amount), seed)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from jitonnx import InferenceSession
+from jitonnx import InferenceSession, opening
 from tests.session import models
 
 
@@ -29,7 +29,8 @@ def collecting() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("collecting")
-def test_what_a_session_is_made_of_is_not_looked_through_at_once() -> None:
+def test_what_a_first_session_is_made_of_is_not_looked_through_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "_MANY_MODULES", 0)  # as where a start imports what this process has long imported
     young = _Cycle()
     found = weakref.ref(young)
     session = InferenceSession(models.relu_add())
@@ -39,6 +40,20 @@ def test_what_a_session_is_made_of_is_not_looked_through_at_once() -> None:
     gc.collect()
     assert found() is None, "what others made meanwhile is still found"
     assert session.get_inputs()
+
+
+@pytest.mark.usefixtures("collecting")
+def test_garbage_is_found_however_many_sessions_are_made() -> None:
+    garbage = _Cycle()
+    found = weakref.ref(garbage)
+    del garbage
+    kept = []
+    for _ in range(500):
+        with opening.without_collecting:
+            kept.append([[] for _ in range(2000)])  # a quarter more objects than there are, so that all are looked at
+        if found() is None:
+            break
+    assert found() is None
 
 
 @pytest.mark.usefixtures("collecting")

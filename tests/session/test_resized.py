@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from bench.decoder import SIZES, decoder
 from jitonnx import InferenceSession
 from jitonnx.api.running import Runs
 from jitonnx.api.targets import in_place
+from jitonnx.engine.lent import Lent
 from jitonnx.engine.resized import Resized
 from jitonnx.plan import derivation
 from tests.session.models import INT64, model, node, tensor
@@ -297,3 +299,37 @@ def test_many_threads_run_new_sizes_at_once() -> None:
     for one in threads:
         one.join()
     assert not errors
+
+
+def test_no_more_is_lent_than_may_be() -> None:
+    """However many threads find that one more may be made."""
+    taken = []
+
+    def make() -> object:
+        time.sleep(0.01)
+        return object()
+
+    calls = Lent(make, 4)
+    threads = [threading.Thread(target=lambda: taken.append(calls.take())) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    lent = [one for one in taken if one is not None]
+    assert len(set(lent)) == len(lent) == 4 and calls.take() is None
+    calls.give(lent[0])
+    assert calls.take() is lent[0]
+
+
+def test_what_cannot_be_made_is_not_counted() -> None:
+    failing = iter([True, False])
+
+    def make() -> object:
+        if next(failing):
+            raise MemoryError
+        return object()
+
+    calls = Lent(make, 1)
+    with pytest.raises(MemoryError):
+        calls.take()
+    assert calls.take() is not None

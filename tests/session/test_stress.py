@@ -26,6 +26,10 @@ def test_threads() -> None:
     stress("threads", 3, 300)
 
 
+def test_starts() -> None:
+    stress("starts", 1, 300)
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_forks() -> None:
     stress("forks", 3, 400)
@@ -34,6 +38,11 @@ def test_forks() -> None:
 @pytest.mark.slow
 def test_threads_for_long() -> None:
     stress("threads", 600, 1200)
+
+
+@pytest.mark.slow
+def test_starts_for_long() -> None:
+    stress("starts", 600, 1200)
 
 
 @pytest.mark.slow

@@ -199,7 +199,7 @@ class FeatureVectorizer(Operator):
         rows = [x.shape[0] if len(x.shape) == 2 else 1 for x in inputs]
         if not all(context.demand_equal(rows[0], other) for other in rows[1:]):
             raise InferenceError(f"inputs have different numbers of rows: {', '.join(str(x.type) for x in inputs)}")
-        width: DimLike = sum(self._wanted(inputs))  # type: ignore[arg-type]
+        width: DimLike = sum(self._wanted(inputs))
         return TensorType(DType.FLOAT, (rows[0], width))
 
     def evaluate(self, *inputs: np.ndarray) -> np.ndarray:
@@ -221,7 +221,7 @@ class FeatureVectorizer(Operator):
             part = to.slice(part, (0, 0), (1, 1), (rows, kept))
             if kept != width:
                 parts.append(part)
-                part = to.fill(e.constant(0.0, DType.FLOAT), (rows, width - kept))  # type: ignore[operator]
+                part = to.fill(e.constant(0.0, DType.FLOAT), (rows, width - kept))
             parts.append(part)
         return to.concat(parts, 1) if len(parts) > 1 else parts[0]
 

@@ -201,7 +201,7 @@ class Shrink(_Activation):
 
     def scalar(self, x: e.Expr) -> e.Expr:
         wide = x if x.dtype.is_float else e.cast(x, DType.DOUBLE)
-        inner = e.where(wide > self.lambd, wide - self.bias, wide * 0)
+        inner = e.where(wide > self.lambd, wide - self.bias, e.constant(0.0, wide.dtype))  # 0 of NaN, too
         return e.cast(e.where(wide < -self.lambd, wide + self.bias, inner), x.dtype)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from typing import Any
 
 import numpy as np
 
@@ -197,7 +198,8 @@ def _to_float8(x: np.ndarray, dtype: DType, saturate: bool) -> np.ndarray:
         with forks.critical:
             import ml_dtypes
 
-        largest = float(ml_dtypes.finfo(dtype.numpy).max)
+        finfo: Any = ml_dtypes.finfo
+        largest = float(finfo(dtype.numpy).max)
         x = np.clip(x, -largest, largest)
     return x.astype(dtype.numpy)
 

@@ -95,7 +95,7 @@ class Col2Im(Operator):
 
     def lower(self, to: Lowering, x: Value, image_shape: Value, block_shape: Value) -> Value:
         if x.dtype is not DType.BOOL:
-            return self._folded(to, x, image_shape, block_shape)  # type: ignore[no-any-return]
+            return self._folded(to, x, image_shape, block_shape)
         count = self._folded(to, to.cast(x, DType.INT32), image_shape, block_shape)  # of truth values: whether any is
         return to.map(e.not_equal(e.operand(0, DType.INT32), 0), count)
 

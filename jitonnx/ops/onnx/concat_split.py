@@ -111,7 +111,7 @@ class Concat(Operator):
                 types = ", ".join(str(v.type) for v in inputs)
                 raise InferenceError(f"inputs differ outside axis {axis}: {types}")
             shape = [min_known(a, b) for a, b in zip(shape, value.shape, strict=True)]
-        shape[axis] = sum(value.shape[axis] for value in inputs)  # type: ignore[arg-type]
+        shape[axis] = sum(value.shape[axis] for value in inputs)
         return TensorType(inputs[0].dtype, tuple(shape))
 
     def evaluate(self, *arrays: np.ndarray) -> np.ndarray:

@@ -99,7 +99,7 @@ class Loop(Operator):
         if count is None or count.contents is None or count.measured or not (begins and always):
             return None
         times = count.contents.reshape(-1)[0] - self.first
-        return max(int(times), 0) if count.constant is not None else times  # type: ignore[no-any-return]
+        return max(int(times), 0) if count.constant is not None else times
 
     def evaluate(self, *inputs: Any, bodies: Sequence[Body]) -> tuple[Any, ...]:
         count, condition, *state = (*inputs, None, None)[: max(len(inputs), 2)]

@@ -81,9 +81,11 @@ class GridSample(Operator):
             x = e.round_even(x)
         if self.padding_mode == "zeros":
             return x
-        outside = e.binary("logical_or", x < low, x > high)
         if self.padding_mode == "border":
-            return e.where(outside, e.minimum(e.maximum(x, 0.0), size - 1.0), x)
+            # Taps beyond the border read it; a point so far away that all of its taps do may be moved, one nearer not.
+            reach = 2.0 if self.mode == "cubic" else 0.0
+            return e.minimum(e.maximum(x, -reach), size - 1.0 + reach)
+        outside = e.binary("logical_or", x < low, x > high)
         span, away = high - low, e.absolute(x - low)
         turns = e.floor(away / span)
         rest = away - turns * span
@@ -161,7 +163,7 @@ class AffineGrid(Operator):
             axes = count_of(size) - 2
         return TensorType(theta.dtype, (theta.shape[0], *(None,) * axes, axes))  # type: ignore[arg-type]
 
-    def _size(self, context: InferenceContext, theta: Value, size: list) -> list:
+    def _size(self, context: InferenceContext, theta: Value, size: list[Any]) -> list[Any]:
         axes = len(size) - 2
         if axes not in (2, 3) or len(theta.shape) != 3:
             raise InferenceError(f"theta {theta.type}, size {size}: [N, 2, 3] and 4, or [N, 3, 4] and 5 sizes expected")

@@ -13,7 +13,7 @@ from jitonnx.ir.graph import Value
 from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.raw import RawNode
-from jitonnx.ir.types import TensorType
+from jitonnx.ir.types import Shape, TensorType
 from jitonnx.ops.base import factor, lower_products, widen
 from jitonnx.ops.onnx.cast import convert, truncated
 
@@ -80,7 +80,7 @@ class Gemm(Operator):
 
     def lower(self, to: Lowering, a: Value, b: Value, c: Value | None = None) -> Value:
         if not a.dtype.is_integer or (self.alpha == 1 and self.beta in (0, 1)):
-            return self._lower(to, a, b, c)  # type: ignore[no-any-return]
+            return self._lower(to, a, b, c)
         product = self._product(to, a, b)  # scaled in double, and cut off
         values = [product] if c is None else [product, c]
         doubles = [e.cast(e.operand(i, a.dtype), DType.DOUBLE) for i in range(len(values))]
@@ -132,7 +132,7 @@ def _scaled(x: e.Expr, factor: float) -> e.Expr:
     return x if factor == 1 else x * factor
 
 
-def _fits(context: InferenceContext, shape: tuple | None, expected: tuple) -> bool:
+def _fits(context: InferenceContext, shape: Shape | None, expected: Shape) -> bool:
     return shape is not None and len(shape) == 2 and all(map(context.demand_equal, shape, expected))
 
 

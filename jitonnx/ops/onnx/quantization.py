@@ -146,9 +146,13 @@ class QuantizeLinear(_Linear):
             if self.precision and DType(self.precision) is not DType.FLOAT:
                 narrow = DType(self.precision)
                 number = e.cast(e.cast(e.cast(number, narrow) / e.cast(step, narrow), narrow), DType.FLOAT)
-            elif scale.constant is not None and divides_by_factor(scale.constant):
-                operands.append(to.constant(np.asarray(1 / scale.constant.item(), np.float32)))
-                number = quotient(number, step, e.operand(2, DType.FLOAT))
+            elif (zeros := _one_zero_point(zero_point, dtype)) is not None and divides_by_factor(scale.constant):
+                steps = to.constant(scale.constant.reshape(()))
+                given = (steps, *map(to.constant, bounds_of_quotient(scale.constant, zeros)))
+                number = bounded_quotient(number, *(e.operand(n, DType.FLOAT) for n in range(1, 5)))
+                shift = e.operand(5, DType.INT32)
+                whole = e.cast(e.nearest_low(number) + shift if zeros.any() else e.nearest_low(number), dtype)
+                return to.map(whole, x, *given, *([to.constant(zeros.astype(np.int32))] if zeros.any() else []))
             else:
                 number = number / step
         if zero_point is None or (zero_point.constant is not None and not zero_point.constant.any()):
@@ -408,7 +412,8 @@ def _to_narrow_float(x: np.ndarray, dtype: DType, saturate: bool) -> np.ndarray:
     import ml_dtypes
 
     if saturate:
-        largest = float(ml_dtypes.finfo(dtype.numpy).max)
+        finfo: Any = ml_dtypes.finfo
+        largest = float(finfo(dtype.numpy).max)
         x = np.where(np.isnan(x), x, np.clip(x, -largest, largest))
     return x.astype(dtype.numpy)
 
@@ -437,19 +442,32 @@ def _multiplied(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 # ---------------------------------------------------------------- parts in computations
 
 
-def divides_by_factor(scale: np.ndarray) -> bool:
+def divides_by_factor(scale: np.ndarray | None) -> bool:
     """Whether a constant is one normal float32 with a normal reciprocal, away from where products underflow."""
-    if scale.size != 1 or scale.dtype != np.float32:
+    if scale is None or scale.size != 1 or scale.dtype != np.float32:
         return False
-    return bool(1e-30 < abs(scale.item()) < 1e30)
+    return bool(1e-30 < scale.item() < 1e30)
 
 
-def quotient(number: e.Expr, step: e.Expr, factor: e.Expr) -> e.Expr:
-    """number / step, where factor is 1 / step, a tenth as long as a division takes: the product with it, and what that
-    leaves of the number, divided the same way. With multiply-adds it is the rounded quotient, but for one in millions;
-    beyond ±_MOST and for NaN it is some number beyond, or NaN."""
-    near = e.within(number * factor, -_MOST, _MOST)
-    return near + (number - near * step) * factor
+def _one_zero_point(zero: Value | None, dtype: DType) -> np.ndarray | None:
+    """The constant zero point of `dtype` as a scalar, 0 where none is given; None for others."""
+    if zero is None:
+        return np.zeros((), dtype.numpy)
+    return None if zero.constant is None or zero.constant.size != 1 else zero.constant.reshape(())
+
+
+def bounds_of_quotient(scale: np.ndarray, zero: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The operands of `bounded_quotient` behind the step: the least and the largest number whose quotients by `scale`,
+    one that `divides_by_factor`, rounded and shifted by `zero` are of its type, and 1 / scale; float32 scalars."""
+    step = scale.reshape(())
+    low, high = (np.asarray(bound * step, np.float32) for bound in bounds_about(zero))
+    return low, high, np.asarray(np.float32(1) / step, np.float32)
+
+
+def bounded_quotient(number: e.Expr, step: e.Expr, low: e.Expr, high: e.Expr, factor: e.Expr) -> e.Expr:
+    """number / step, rounded as a division is, of a number that is first brought within what can be told apart: so it
+    is finite, and its quotient needs no bounds. NaN counts as `low`."""
+    return e.quotient(e.within(number, low, high), step, factor)
 
 
 def _quantised(number: e.Expr, zero: e.Expr | None, dtype: DType) -> e.Expr:

@@ -23,6 +23,7 @@ from jitonnx.ops.base import (
     integers_of,
     lower_halves,
     normalize_axis,
+    normalize_axis_of_any,
     open_like,
     via_float32,
 )
@@ -53,7 +54,8 @@ class _Reduce(Operator):
     def _axes(self, rank: int, axes: list[Any] | None) -> tuple[int, ...]:
         if not axes:
             return () if self.noop_with_empty_axes else tuple(range(rank))
-        return tuple(sorted({normalize_axis(axis, rank, "axes") for axis in axes}))
+        over = {normalize_axis_of_any(axis, rank, "axes") for axis in axes}
+        return tuple(sorted(over)) if rank else ()
 
     def axes_of(self, data: Value, axes: Value | None) -> tuple[int, ...]:
         return self._axes(len(data.shape), None if axes is None else integers_of(axes, "axes"))

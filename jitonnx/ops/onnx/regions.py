@@ -110,7 +110,7 @@ class RoiAlign(Operator):
                 products.append(np.where(inside, pixels * weight, x.dtype.type(0)))
         if self.mode.lower() == "max":
             return np.maximum.reduce(products).max(axis=(2, 4))
-        return sum(products).mean(axis=(2, 4))  # type: ignore[union-attr]
+        return sum(products).mean(axis=(2, 4))
 
     @lower_halves
     def lower(self, to: Lowering, x: Value, rois: Value, batch_indices: Value) -> Value:

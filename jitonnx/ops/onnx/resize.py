@@ -88,7 +88,12 @@ class Resize(Operator):
         return self._resolve(context, x.shape, *lists)
 
     def _resolve(
-        self, context: InferenceContext, shape: Shape, roi: list | None, scales: list | None, sizes: list | None
+        self,
+        context: InferenceContext,
+        shape: Shape,
+        roi: list[Any] | None,
+        scales: list[Any] | None,
+        sizes: list[Any] | None,
     ) -> _Resolved:
         """The operator's inputs, checked and spread over all axes."""
         self._check(scales, sizes)
@@ -112,7 +117,7 @@ class Resize(Operator):
             return _Resolved(_spread(sizes, axes, shape), (None,) * rank, areas)
         return self._keep_aspect(context, shape, axes, sizes, areas)
 
-    def _check(self, scales: list | None, sizes: list | None) -> None:
+    def _check(self, scales: list[Any] | None, sizes: list[Any] | None) -> None:
         choices = (
             ("mode", self.mode, ("nearest", "linear", "cubic")),
             ("coordinate_transformation_mode", self.coordinate_transformation_mode, COORDINATES),
@@ -128,7 +133,7 @@ class Resize(Operator):
             raise InferenceError("antialias is for the modes linear and cubic")
 
     def _keep_aspect(
-        self, context: InferenceContext, shape: Shape, axes: Sequence[int], sizes: list, areas: Any
+        self, context: InferenceContext, shape: Shape, axes: Sequence[int], sizes: list[Any], areas: Any
     ) -> _Resolved:
         """One scale for all axes, the smallest or largest quotient; round_half_up(scale * length) for each size."""
         if not all(context.demand_some(shape[axis]) for axis in axes):

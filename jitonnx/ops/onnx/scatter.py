@@ -52,7 +52,7 @@ class _Scatter(Operator):
 
     def lower(self, to: Lowering, data: Value, indices: Value, updates: Value) -> Value:
         if self.reduction != "none":
-            return self._combined(to, data, indices, updates)  # type: ignore[no-any-return]
+            return self._combined(to, data, indices, updates)
         return to.emit(self._computation(len(data.shape)), (data, indices, updates), data.type)
 
     @lower_halves

@@ -141,7 +141,7 @@ class SplitToSequence(Operator):
                 raise InferenceError(f"split is {min(sizes)}; a positive size is needed")
             if min(sizes) < 0:
                 raise InferenceError(f"split has the size {min(sizes)}; sizes of at least 0 are needed")
-            divides = split.shape != () or (isinstance(x.shape[axis], int) and x.shape[axis] % max(sizes) == 0)  # type: ignore[operator]
+            divides = split.shape != () or (isinstance(x.shape[axis], int) and x.shape[axis] % max(sizes) == 0)
             size = sizes.pop() if len(sizes) == 1 and divides else None
         return SequenceType(TensorType(x.dtype, (*rest[0], size, *rest[1])))  # type: ignore[arg-type]
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.dims import DimLike, ceil_divide, maximum, minimum, not_negative
-from jitonnx.ir.graph import Value
+from jitonnx.ir.graph import Node, Value
 from jitonnx.ir.inference import EXACT, InferenceContext
-from jitonnx.ir.operator import InferenceError, Operator
+from jitonnx.ir.operator import DataDependentError, InferenceError, Operator
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import Shape as Dims
 from jitonnx.ir.types import TensorType
@@ -61,6 +61,14 @@ class Slice(Operator):
         _, _, sizes = self._extents(context, data.shape, *_bounds(context, starts, ends, axes, steps))
         return TensorType(data.dtype, tuple(sizes))
 
+    def begins(self, context: InferenceContext, node: Node) -> tuple[list[DimLike], list[int]]:
+        """First position and step on every axis of the input of a node, whose other inputs are known."""
+        data, *bounds = node.inputs
+        assert data is not None
+        given = [None if value is None else _elements(value) for value in (*bounds, None, None)[:4]]
+        first, step, _ = self._extents(context, data.shape, *given)
+        return first, step
+
     def infer_open(
         self, data: Value, starts: Value, ends: Value, axes: Value | None = None, steps: Value | None = None
     ) -> TensorType:
@@ -98,6 +106,12 @@ class Slice(Operator):
         return to.slice(data, first, step, sizes)
 
 
+def _elements(value: Value) -> list[Any]:
+    if value.contents is None:
+        raise DataDependentError(f"the elements of {value.name!r} are not known")
+    return list(value.contents.ravel().tolist())
+
+
 def _bounds(
     context: InferenceContext, starts: Value, ends: Value, axes: Value | None, steps: Value | None
 ) -> list[list[Any] | None]:
@@ -123,7 +137,7 @@ def _extent(
         )
         return first, non_negative(ceil_divide(last - first, step))
     first, last = (
-        _at_most(context, _from_front(context, start, size), size - 1),
+        _last_at_most(context, _from_front(context, start, size), size),
         _at_least(context, _from_front(context, end, size), -1),
     )
     return first, non_negative(ceil_divide(first - last, -step))
@@ -168,6 +182,15 @@ def _at_most(context: InferenceContext, position: DimLike, highest: DimLike) -> 
     ):
         return highest
     return position
+
+
+def _last_at_most(context: InferenceContext, position: DimLike, size: DimLike) -> DimLike:
+    """The element that a slice of a negative step begins with: one before the first is the first, and one behind the
+    last is the last; -1 of no elements."""
+    if position == size - 1:
+        return position
+    position = _at_least(context, position, 0)
+    return minimum(0, size - 1) if position == 0 else _at_most(context, position, size - 1)
 
 
 OPERATORS = (Slice,)

@@ -14,11 +14,14 @@ from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import Operator, internal
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType
-from jitonnx.ops.base import lower_halves, normalize_axis, widen
+from jitonnx.ops.base import lower_halves, normalize_axis_of_any, widen
 
 
 class _Softmax(Operator):
-    """It goes over one axis; before version 13 over all axes from `axis` on, flattened."""
+    """It goes over one axis; before version 13 over all axes from `axis` on, flattened.
+
+    A scalar is a row of one element.
+    """
 
     axis: int = -1
     flatten: bool = internal(default=False)
@@ -29,13 +32,13 @@ class _Softmax(Operator):
         node.attributes["flatten"] = True
 
     def infer(self, context: InferenceContext, x: Value) -> TensorType:
-        normalize_axis(self.axis, len(x.shape))
+        normalize_axis_of_any(self.axis, len(x.shape))
         return x.type
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
-        axis = normalize_axis(self.axis, x.ndim)
+        axis = normalize_axis_of_any(self.axis, x.ndim)
         wide = widen(x)
-        rows = wide.reshape(*x.shape[:axis], -1 if x.size else 0) if self.flatten else wide
+        rows = wide.reshape(*x.shape[:axis], -1 if x.size else 0) if self.flatten or not x.ndim else wide
         return self._rows(rows, axis).reshape(x.shape).astype(x.dtype, copy=False)
 
     def _rows(self, rows: np.ndarray, axis: int) -> np.ndarray:
@@ -44,8 +47,8 @@ class _Softmax(Operator):
 
     @lower_halves
     def lower(self, to: Lowering, x: Value) -> Value:
-        axis = normalize_axis(self.axis, len(x.shape))
-        rows = to.reshape(x, (*x.shape[:axis], product(x.shape[axis:]))) if self.flatten else x
+        axis = normalize_axis_of_any(self.axis, len(x.shape))
+        rows = to.reshape(x, (*x.shape[:axis], product(x.shape[axis:]))) if self.flatten or not x.shape else x
         return to.reshape(self._lower_rows(to, rows, axis), x.shape)
 
     def _lower_rows(self, to: Lowering, rows: Value, axis: int) -> Value:

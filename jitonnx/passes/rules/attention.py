@@ -346,7 +346,23 @@ def _operands(found: Found, edit: Edit) -> tuple[Value, Value]:
     above = producer(transposed, Transpose)
     if above is not None and above.operator == Transpose(perm=swap) and above.inputs[0] is not None:
         return q, above.inputs[0]
-    return q, edit.add(Transpose(perm=swap), transposed)
+    turned = _turned_as_one(transposed, edit)
+    return q, edit.add(Transpose(perm=swap), transposed) if turned is None else turned
+
+
+def _turned_as_one(transposed: Value, edit: Edit) -> Value | None:
+    """k of a k transposed with its leading axes put together meanwhile, as exporters write it: Reshape to three axes,
+    Transpose, Reshape back."""
+    apart = producer(transposed, Reshape)
+    turn = producer(apart.inputs[0], Transpose) if apart is not None else None
+    if turn is None or turn.operator != Transpose(perm=(0, 2, 1)) or turn.inputs[0] is None or not ranked(turn):
+        return None
+    *lead, columns, rows = transposed.shape
+    if turn.output.shape != (dims.product(lead), columns, rows):
+        return None
+    together = producer(turn.inputs[0], Reshape)
+    source = turn.inputs[0] if together is None or together.inputs[0] is None else together.inputs[0]
+    return edit.reshape(source, (*lead, rows, columns))
 
 
 def _unscaled(value: Value, found: Found, edit: Edit) -> Value:
@@ -378,7 +394,10 @@ def _four_axes(q: Value, k: Value, v: Value, masks: list[Value], edit: Edit) -> 
     if not (k.shape[:-2] == lead or shared) or k.shape[:-1] != v.shape[:-1]:
         raise Decline(Reason.SHAPE, f"q {q.type}, k {k.type} and v {v.type} are broadcast against each other")
     if rank == 4:
-        return q, _shared_heads(k, edit), _shared_heads(v, edit), masks
+        shared_k, shared_v = _shared_heads(k, edit), _shared_heads(v, edit)
+        if shared_k.shape[:2] == shared_v.shape[:2]:  # else one of them is repeated in a way that is not seen
+            k, v = shared_k, shared_v
+        return q, k, v, masks
     q, k, v = (edit.reshape(value, (*_two_axes(value.shape[:-2]), *value.shape[-2:])) for value in (q, k, v))
     return q, k, v, [_four_axes_of_mask(mask, lead, edit) for mask in masks]
 

@@ -78,7 +78,7 @@ def _evaluated(node: Node, edit: Edit) -> Result:
 def _bytes(value: Value) -> int:
     if not value.type.static or value.dtype is None or value.dtype is DType.STRING:
         return 0
-    return math.prod(value.shape) * value.dtype.itemsize  # type: ignore[arg-type,return-value]
+    return int(math.prod(value.shape) * value.dtype.itemsize)
 
 
 @rule("shape arithmetic", equation="what follows from sizes alone = a constant of dimension expressions")
@@ -128,7 +128,7 @@ def uniform(node: Node, edit: Edit) -> Result:
 
 
 def _repeated(element: np.ndarray, shape: tuple[DimLike, ...], edit: Edit) -> Value:
-    if known(shape) and math.prod(shape) * element.itemsize <= SMALL:  # type: ignore[arg-type,operator]
+    if known(shape) and math.prod(shape) * element.itemsize <= SMALL:  # type: ignore[operator]
         return edit.constant(np.full(shape, element))  # type: ignore[arg-type]
     return edit.add(Expand(), edit.constant(element.reshape((1,) * bool(shape))), edit.dims(shape))
 

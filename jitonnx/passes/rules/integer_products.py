@@ -22,7 +22,7 @@ from jitonnx.ops.onnx.quantization import (
 from jitonnx.ops.onnx.shape import Transpose
 from jitonnx.passes.quantized import BYTES, KNOWN, all_alike, as_scalar, constant_scales, dequantised, one_zero
 from jitonnx.passes.report import Reason
-from jitonnx.passes.rewriting import Decline, Edit, Level, Result, array, ranked, rule
+from jitonnx.passes.rewriting import Decline, Edit, Level, Result, array, producer, ranked, rule
 from jitonnx.passes.rules.integer_windows import has_wide_groups, is_quantised
 from jitonnx.passes.rules.weights import plain_product
 
@@ -38,7 +38,7 @@ def integer_convolution(node: Node, edit: Edit) -> Result:
     and that other orders of summing and multiplying miss by a unit now and then.
 
     before: Conv(DequantizeLinear(x, s, z), DequantizeLinear(w, t, u), b)
-    after:  ConvInteger(x, w, z, u) -> Cast -> Mul(s t) -> Add(b)
+    after:  ConvInteger(x, w, z, u) -> Cast -> Mul(s t) -> Add(b), or with b = s t n, n of int32: Add(n) -> Cast -> Mul
     """
     x, w, bias = (*node.inputs, None)[:3]
     numbers, weights = dequantised(x), dequantised(w)
@@ -141,10 +141,44 @@ def _scaled_sums(
         matrix = edit.add(Transpose(perm=(1, 0)), matrix)
     zeros = [one_zero(edit, node) for node in (numbers, weights)]
     sums = edit.add(operator, numbers.inputs[0], matrix, *zeros)
+    whole = None if bias is None else _whole_bias(bias, scales)
+    if whole is not None:
+        bias = None
+        sums = edit.add(Add(), sums, edit.constant(whole if bias_shape is None else whole.reshape(bias_shape)))
     result = edit.add(Mul(), edit.add(Cast(to=int(DType.FLOAT)), sums), edit.constant(scales.astype(np.float32)))
     if bias is None:
         return result
     return edit.add(Add(), result, bias if bias_shape is None else edit.reshape(bias, bias_shape))
+
+
+_LARGEST_BIAS = 1 << 30
+"""With a bias below, sums of 16,000 products of bytes are within int32 whatever the bytes are."""
+_UNEVEN = 1e-6
+"""How far scales of a bias may be off the products of others, by rounding, relative to these."""
+
+
+def _whole_bias(bias: Value, scales: np.ndarray) -> np.ndarray | None:
+    """The int32 that a bias [N] is, times `scales`, as quantisers write it; None for others."""
+    node = producer(bias, DequantizeLinear)
+    if node is None or len(bias.shape) != 1:
+        return None
+    x, scale, zero = (*node.inputs, None)[:3]
+    assert x is not None and scale is not None
+    integers, steps, zeros = array(x), array(scale), None if zero is None else array(zero)
+    if integers is None or steps is None or integers.dtype != np.int32 or (zero is not None and zeros is None):
+        return None
+    wanted, given = scales.reshape(-1), steps.reshape(-1)
+    if given.dtype != np.float32 or given.size not in (1, integers.size) or wanted.size not in (1, integers.size):
+        return None
+    with np.errstate(all="ignore"):
+        even = bool(np.all(np.abs(given - wanted) <= _UNEVEN * np.abs(wanted)))
+    if (
+        not even
+        or (zeros is not None and zeros.any())
+        or np.abs(integers.astype(np.int64)).max(initial=0) > _LARGEST_BIAS
+    ):
+        return None
+    return integers
 
 
 RULES = (

@@ -9,7 +9,7 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Node, Value
 from jitonnx.ir.operator import shared_attributes
 from jitonnx.ops.fused import SumOfBytes
-from jitonnx.ops.onnx.arithmetic import Add, Mul
+from jitonnx.ops.onnx.arithmetic import Add, Div, Mul
 from jitonnx.ops.onnx.cast import Cast
 from jitonnx.ops.onnx.concat_split import Concat
 from jitonnx.ops.onnx.convolution import Conv, ConvTranspose
@@ -38,7 +38,7 @@ def mean_of_integers(node: Node, edit: Edit) -> Result:
     written and read as float32.
 
     before: GlobalAveragePool(DequantizeLinear(x, s, z))
-    after:  SumOfBytes(x) -> Cast -> Add(-n z) -> Mul(s / n)
+    after:  SumOfBytes(x) -> Add(-n z) -> Cast -> Mul(s) -> Div(n)
     """
     numbers = dequantised(node.inputs[0])
     if numbers is None or not ranked(node):
@@ -56,9 +56,10 @@ def mean_of_integers(node: Node, edit: Edit) -> Result:
         return None
     edit.shares([numbers])
     zeros = 0 if zero is None else int(array(zero).reshape(-1)[0])  # type: ignore[union-attr]
-    sums = edit.add(Cast(to=int(DType.FLOAT)), edit.add(SumOfBytes(axes=axes, keepdims=keepdims), x))
-    shifted = edit.add(Add(), sums, edit.constant(np.asarray(-count * zeros, np.float32)))
-    return edit.add(Mul(), shifted, edit.constant(np.asarray(steps[0] / np.float32(count), np.float32)))
+    sums = edit.add(SumOfBytes(axes=axes, keepdims=keepdims), x)
+    shifted = edit.add(Add(), sums, edit.constant(np.asarray(-count * zeros, np.int32)))
+    total = edit.add(Mul(), edit.add(Cast(to=int(DType.FLOAT)), shifted), edit.constant(np.asarray(steps[0])))
+    return edit.add(Div(), total, edit.constant(np.asarray(count, np.float32)))
 
 
 @rule(

@@ -237,7 +237,7 @@ def batched(node: Node, edit: Edit) -> Result:
     count = len(given)
     around = Graph(body.name, body.assumptions.apart())
     inputs = [TensorType(x.dtype, x.shape[1:]) for x in given if x is not None]
-    inputs += [value.type for value in node.captured]  # type: ignore[misc]
+    inputs += [value.type for value in node.captured]
     values = [around.add_input(value.name, type_) for value, type_ in zip(body.inputs, inputs, strict=True)]
     around.outputs = list(
         around.add(

@@ -68,7 +68,7 @@ def reduce_over_one(node: Node, edit: Edit) -> Result:
     x, axes = (*node.inputs, None)[:2]
     if x is None or axes is None or not ranked(node) or (given := array(axes)) is None or not given.size:
         return None
-    if any(x.shape[int(axis)] != 1 for axis in given.reshape(-1)):
+    if any(x.shape[axis] != 1 for axis in node.operator.axes_of(x, axes)):  # type: ignore[attr-defined]
         return None
     return edit.reshape(x, node.output.shape)
 

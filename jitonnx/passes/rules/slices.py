@@ -113,7 +113,7 @@ def _place(product: Node) -> Place | None:
     if isinstance(cut.operator, Split):
         axis = cut.operator.axis
         sizes = [part.shape[axis] for part in cut.outputs]
-        return _inner(source, axis, cut.outputs.index(view.inputs[0]), x) if set(sizes) == {1} else None  # type: ignore[arg-type]
+        return _inner(source, axis, cut.outputs.index(view.inputs[0]), x) if set(sizes) == {1} else None
     starts, _, axes, *steps = (*cut.inputs[1:], None, None)[:4]
     start, axis_number = scalar(starts), scalar(axes)
     if start is None or axis_number is None or (steps[0] is not None and scalar(steps[0]) != 1):

@@ -70,7 +70,7 @@ def _gathered(x: Value) -> tuple[Node, list[Node]] | None:
     value: Value | None = x
     while value is not None and value.dtype in (DType.FLOAT, DType.DOUBLE):
         node = producer(value)
-        if node is None or not ranked(node) or node.outputs[0] is not value or value.shape[-1] != width:
+        if node is None or not ranked(node) or node.outputs[0] is not value or value.shape[-1:] != (width,):
             return None
         operator = node.operator
         if isinstance(operator, Gather):

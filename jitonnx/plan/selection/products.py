@@ -327,7 +327,7 @@ def _merged(batch: Sequence[DimLike], m: DimLike, a: Tensor, b: Tensor, out: Ten
     while len(loops) < 2:
         loops.insert(0, (1, (0, 0, 0)))
     (outer, first), (inner, second) = loops
-    return Matrices(m, outer, inner, a.strides[-2], out.strides[-2], *zip(first, second, strict=True))  # type: ignore[arg-type]
+    return Matrices(m, outer, inner, a.strides[-2], out.strides[-2], *zip(first, second, strict=True))
 
 
 def matrix_rows(tensor: Tensor | None, shape: Matrices) -> tuple[DimLike, DimLike, DimLike] | None:

@@ -64,6 +64,16 @@ CASES: list[Case] = [
     case("PRelu", 16, np.uint32([1, 2]), np.uint32([3]), expected=np.uint32([1, 2])),
     *retyped(case("Shrink", 9, X, bias=0.75, lambd=1.5), np.float32, np.float64, np.int32, np.int64, np.int8),
     case("Shrink", 9, np.uint8([0, 1, 2, 200]), bias=1.0, lambd=1.5),
+    *(  # NaN is neither below -lambd nor above lambd
+        case(
+            "Shrink",
+            9,
+            np.array([np.nan, 2, -np.inf, np.inf, -0.0], dtype),
+            lambd=0.5,
+            expected=np.array([0, 2, -np.inf, np.inf, 0], dtype),
+        )
+        for dtype in (np.float32, np.float64, np.float16)
+    ),
     case("SwiGLU", 28, X, X[::-1].copy(), alpha=1.3),
     case("SwiGLU", 28, X.astype(np.float16), X[::-1].astype(np.float16)),
 ]

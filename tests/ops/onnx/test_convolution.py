@@ -73,7 +73,7 @@ CASES += [
         "ConvTranspose", normal(1, 3, 3, 4, 2), normal(3, 2, 3, 2, 2), strides=[2, 1, 2], dilations=[1, 2, 1]
     ),
     *retyped(case("ConvTranspose", 22, normal(2, 3, 4, 5), V, normal(2)), np.float64, np.float16, ml_dtypes.bfloat16),
-    # SAME is input size times stride by ONNX's text, even where windows do not reach so far (onnxruntime gives less).
+    # SAME cuts the result to input size times stride, and adds nothing where windows do not reach so far.
     case(
         "ConvTranspose",
         22,
@@ -81,8 +81,30 @@ CASES += [
         np.float32([[[1]]]),
         strides=[3],
         auto_pad="SAME_UPPER",
-        expected=np.float32([[[1, 0, 0, 2, 0, 0]]]),
+        expected=np.float32([[[1, 0, 0, 2]]]),
     ),
+    *(
+        c
+        for same in ("SAME_UPPER", "SAME_LOWER")
+        for c in each_version(
+            "ConvTranspose", normal(1, 3, 5, 4), normal(3, 2, 2, 4), normal(2), strides=[3, 3], auto_pad=same
+        )
+    ),
+    *retyped(
+        case("ConvTranspose", 22, normal(1, 3, 5), normal(3, 2, 2), strides=[3], auto_pad="SAME_LOWER"),
+        np.float32,
+        np.float16,
+    ),
+    case(
+        "ConvTranspose",
+        22,
+        normal(1, 2, 3, 2, 2),
+        normal(2, 2, 1, 2, 3),
+        strides=[2, 3, 1],
+        dilations=[1, 2, 1],
+        auto_pad="SAME_UPPER",
+    ),
+    case("ConvTranspose", 22, normal(1, 3, 5), normal(3, 2, 2), strides=[4], output_padding=[1], auto_pad="SAME_UPPER"),
 ]
 
 

@@ -32,6 +32,19 @@ def referred(case: Case) -> tuple[np.ndarray, ...]:
     return tuple(run_reference(build(case), {f"x{i}": x for i, x in enumerate(case.inputs)}))
 
 
+def over_edges(x: np.ndarray, grid: np.ndarray, aligned: int) -> np.ndarray:
+    """x sampled cubically where its outermost elements go on for ever: what onnx's reference makes of a wider image.
+
+    Both onnxruntime and PyTorch clamp what is read; the reference clamps the coordinate of a point outside and so takes
+    another path at the border than inside of it.
+    """
+    more, sizes = 40, np.array(x.shape[:1:-1], np.float64)
+    places = (grid + 1) / 2 * (sizes - 1) if aligned else ((grid + 1) * sizes - 1) / 2
+    wider = (2 * (places + more) + 1) / (sizes + 2 * more) - 1
+    wide = np.pad(x, [(0, 0), (0, 0)] + [(more, more)] * (x.ndim - 2), mode="edge")
+    return referred(case("GridSample", 22, wide.astype(np.float64), wider, mode="cubic"))[0].astype(x.dtype)
+
+
 EDGES = np.float32([-1, 1, 0, -0.999, 0.5, 1.001, -3, 3])
 ON_EDGES = np.stack(np.meshgrid(EDGES, EDGES), -1)[None]
 FEW, MANY, LINE, VOLUME = image(2, 3, 5, 7), image(1, 21, 4, 3), image(2, 2, 9), image(1, 2, 3, 4, 5)
@@ -44,6 +57,7 @@ OPTIONS = [
 SOME = points(2, 6, 5, 2)
 INTEGERS = RANDOM.integers(-50, 50, (1, 2, 5, 6))
 NOTHING = np.zeros((2, 3, 0, 4), np.float32)
+ONE_TO_FOUR = np.float32([[[[1, 2], [3, 4]]]])
 
 CASES: list[Case] = [
     *each_version("GridSample", FEW, points(2, 6, 5, 2)),
@@ -52,6 +66,9 @@ CASES: list[Case] = [
     case("GridSample", 16, FEW, points(2, 6, 5, 2), mode="bilinear", padding_mode="border"),
     *(
         case("GridSample", 22, x, grid, **options, by_reference=True, atol=1e-5)
+        if (options["mode"], options["padding_mode"]) != ("cubic", "border")
+        else case("GridSample", 22, x, grid, **options, atol=1e-5,
+                  expected=over_edges(x, grid, options["align_corners"]))
         for options in OPTIONS
         for x, grid in (
             (FEW, points(2, 3, 6, 2, reach=5)),
@@ -64,6 +81,7 @@ CASES: list[Case] = [
     *(
         c
         for options in OPTIONS[::3]
+        if (options["mode"], options["padding_mode"]) != ("cubic", "border")
         for c in retyped(exactly(points(2, 4, 5, 2), **options), np.float64, *NARROW)
     ),
     *(  # points of another type than the image
@@ -86,6 +104,15 @@ CASES: list[Case] = [
         for dtype in (np.complex64, np.complex128)
         for mode in ("nearest", "linear")
     ),
+    *(  # as onnxruntime has it, far away as well
+        case("GridSample", 22, FEW.astype(dtype), points(2, 5, 8, 2, reach=reach).astype(dtype), mode="cubic",
+             padding_mode="border", align_corners=aligned, atol=1e-5)
+        for aligned in (0, 1)
+        for reach, dtype in ((1.3, np.float32), (100, np.float32), (2, np.float64))
+    ),
+    *retyped(case("GridSample", 22, FEW, points(2, 4, 5, 2), mode="cubic", padding_mode="border"), *NARROW),
+    case("GridSample", 20, ONE_TO_FOUR, np.float32([[[[-np.inf, -np.inf], [np.inf, np.inf]]]]), mode="cubic",
+         padding_mode="border", expected=np.float32([[[[1, 4]]]])),
     # What is outside is zero, whatever the pixels are that are nearest to it.
     case("GridSample", 20, np.full((1, 1, 2, 2), np.nan, np.float32), np.float32([[[[-9, 0], [9, 9]]]]),
          expected=np.float32([[[[0, 0]]]])),

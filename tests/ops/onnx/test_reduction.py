@@ -66,6 +66,18 @@ CASES: list[Case] = [
         )
     ),
     case("ReduceLogSumExp", 18, np.float32([1000, 1001]), note="does not overflow"),
+    *(  # a scalar passes for a tensor of one axis
+        case(f"Reduce{name}", 20, np.float32(2), ints(axis), constants=constants, keepdims=keep,
+             expected=np.float32(value))
+        for name, value in (("Sum", 2), ("Max", 2), ("SumSquare", 4), ("LogSumExp", 2))
+        for axis in (0, -1)
+        for keep in (0, 1)
+        for constants in ((), (1,))
+    ),
+    *(  # axes that are fed, as many as there are: nothing but their elements is left to the run
+        case(f"Reduce{name}", 20, X, ints(2, 0, -2), keepdims=0) for name in NAMES
+    ),
+    *(case(f"Reduce{name}", 20, X, ints(1), keepdims=keep) for name in NAMES for keep in (0, 1)),
     *(c for name in ARG for c in each_version(name, X)),
     *(case(name, 13, X, axis=axis, keepdims=keep) for name in ARG for axis in (1, -1) for keep in (0, 1)),
     *(

@@ -21,9 +21,6 @@ SIZES = ([2, 2, 3, 9], [2, 2, 14, 2], [2, 2, 1, 1])
 def by_scales(x: np.ndarray, scales: Any, version: int, roi: Any = None, **options: Any) -> Case:
     empty = np.float32([]) if version == 11 else None
     roi = empty if roi is None else np.float32(roi)
-    # ONNX aligns the corners of sizes that are not rounded, onnxruntime those of the rounded ones.
-    whole = all(abs(n * s - round(n * s)) < 1e-3 for n, s in zip(x.shape, scales, strict=False))
-    options["by_reference"] = options.get("coordinate_transformation_mode") == "align_corners" and not whole
     return case("Resize", version, x, roi, np.float32(scales), constants=(1, 2), rtol=1e-4, atol=1e-5, **options)
 
 

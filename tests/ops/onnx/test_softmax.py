@@ -21,6 +21,11 @@ CASES: list[Case] = [
         for name in NAMES  # Hardmax is lowered to an ArgMax, which nothing has none of
     ),
     *(case(name, 11, np.zeros((0, 3), np.float32), expected=np.zeros((0, 3), np.float32)) for name in NAMES),
+    *(
+        case(name, version, np.float32(3), axis=axis, expected=np.float32(value))  # as ONNX's reference has it
+        for name, value in (("Softmax", 1), ("LogSoftmax", 0), ("Hardmax", 1))
+        for version, axis in ((13, -1), (13, 0), (11, 0))
+    ),
     case("Softmax", 13, EXTREMES[:2]),
     case("Softmax", 13, np.float32([[-np.inf, 0]])),
     case("LogSoftmax", 13, EXTREMES[:2]),

@@ -1,0 +1,122 @@
+"""Open sizes for which what is usual does not hold: parts of one element, starts beyond an axis, nothing at all.
+
+Each model is run by kernels under guard pages (`tests.guards`), rewritten and not, and compared with onnxruntime.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import onnx.parser
+import onnxruntime
+import pytest
+from onnx import numpy_helper
+
+import jitonnx
+from tests import guards
+
+LARGEST, SMALLEST = 2**63 - 1, -(2**63)
+Feeds = Sequence[dict[str, np.ndarray]]
+
+
+def parsed(text: str, **initializers: object) -> bytes:
+    """A model of opset 18 in ONNX's textual syntax: `(inputs) => (outputs) { nodes }`."""
+    read = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 18]> g {text}')
+    read.graph.initializer.extend(numpy_helper.from_array(np.asarray(v), k) for k, v in initializers.items())
+    return read.SerializeToString()
+
+
+def ramp(*shape: int, dtype: str = "f4") -> np.ndarray:
+    return np.arange(1, np.prod(shape) + 1, dtype=np.int64).astype(dtype).reshape(shape)
+
+
+def check(source: bytes, feeds: Feeds, in_front: bool = False) -> None:
+    """Sessions with rewrites and without give what onnxruntime gives, for the feeds in turn, within their memory."""
+    plain = onnxruntime.SessionOptions()
+    plain.log_severity_level = 4
+    peer = onnxruntime.InferenceSession(source, plain, providers=["CPUExecutionProvider"])
+    wanted = [peer.run(None, feed) for feed in feeds]
+
+    def run() -> list[list[list[np.ndarray]]]:
+        found = []
+        with guards.guarded(in_front):
+            for level in (99, 0):
+                options = jitonnx.SessionOptions()
+                options.graph_optimization_level = jitonnx.GraphOptimizationLevel(level)
+                session = jitonnx.InferenceSession(source, options)
+                found.append([session.run(None, feed) for feed in feeds])
+        return found
+
+    for found in guards.survives(run):
+        for feed, ours, theirs in zip(feeds, found, wanted, strict=True):
+            for one, other in zip(ours, theirs, strict=True):
+                shapes = {name: array.shape for name, array in feed.items()}
+                assert one.shape == other.shape and one.dtype == other.dtype, shapes
+                np.testing.assert_allclose(one, other, 1e-5, 1e-5, err_msg=str(shapes))
+
+
+@pytest.mark.parametrize("node", ["Add(a, b)", "Mul(b, a)", "Where(t, b, a)", "Where(t, a, b)"])
+def test_a_last_part_of_one_element_is_repeated(node: str) -> None:
+    text = f"(float[n] x) => (float[m] y) {{ a, b = Split<axis=0, num_outputs=2>(x) y = {node} }}"
+    check(parsed(text, t=np.array([True])), [{"x": ramp(n)} for n in (4, 3, 6, 3, 2)])
+
+
+def test_a_last_part_of_one_column_is_repeated() -> None:
+    text = "(float[m,n] x) => (float[m,k] y) { a, b = Split<axis=1, num_outputs=2>(x) y = Mul(a, b) }"
+    check(parsed(text), [{"x": ramp(2, n)} for n in (4, 3, 3)])
+
+
+def test_a_part_of_one_element_is_repeated_in_several_regions() -> None:
+    text = """(float[n] x) => (float[m] y, float[k] z) {
+        a, b, c = Split<axis=0, num_outputs=3>(x)  p = Mul(a, c)  y = Tanh(p)  s = Softmax<axis=0>(p)  z = Sub(c, s) }"""
+    check(parsed(text), [{"x": ramp(n)} for n in (9, 5, 6, 5)])
+
+
+def test_a_last_part_of_one_matrix_is_repeated() -> None:
+    text = "(float[m,2,2] x) => (float[k,2,2] y) { a, b = Split<axis=0, num_outputs=2>(x) y = MatMul(a, b) }"
+    check(parsed(text), [{"x": ramp(n, 2, 2)} for n in (4, 3, 3)])
+
+
+def test_a_rest_of_one_element_is_expanded() -> None:
+    text = """(float[n] x) => (float[m] y) {
+        a, b = Split<axis=0, num_outputs=2>(x)  s = Shape(a)  y = Expand(b, s) }"""
+    check(parsed(text), [{"x": ramp(n)} for n in (4, 3, 6, 3)])
+
+
+@pytest.mark.parametrize("in_front", [False, True])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(int64[2,n] x) => (int64[q] y) { u = Slice(x, s, e, a) y = Gather<axis=0>(u, i) }",
+        "(int64[2,n] x) => (int64[p,q] y) { u = Slice(x, s, all, a) y = Slice(u, z, three, a) }",
+        "(int64[2,n] x) => (int64[p,q] y) { u = Transpose<perm=[1,0]>(x) y = Slice(u, s, e, z) }",
+        "(int64[2,n] x) => (int64[p,q] y) { u = Slice(x, s, all, a) y = Slice(u, z, a, z) }",
+        "(int64[2,n] x) => (int64[p,q] y) { u = Slice(x, s, all, a, three) y = Slice(u, a, all, a) }",
+        "(int64[2,n] x) => (int64[p,q] y) { u = Slice(x, last, s, a, back) y = Transpose<perm=[1,0]>(u) }",
+    ],
+)
+def test_a_slice_begins_before_the_first_element(text: str, in_front: bool) -> None:
+    numbers = {"s": -100, "e": 7, "all": LARGEST, "z": 0, "a": 1, "three": 3, "last": -2, "back": -2}
+    bounds = {name: np.int64([number]) for name, number in numbers.items() if f" {name}" in text}
+    if "Gather" in text:
+        bounds["i"] = np.int64(0)
+    check(parsed(text, **bounds), [{"x": ramp(2, n, dtype="i8") + 1000} for n in (120, 65, 102, 99, 101)], in_front)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "step"),
+    [
+        (-2, SMALLEST, -1),
+        (-9, SMALLEST, -2),
+        (0, SMALLEST, -1),
+        (-1, -4, -1),
+        (5, 1, -3),
+        (-3, -1, -1),
+        (LARGEST, 0, -1),
+    ],
+)
+def test_a_negative_step(start: int, end: int, step: int) -> None:
+    text = "(int64[n] x) => (int64[k] y) { y = Slice(x, s, e, a, t) }"
+    bounds = {"s": np.int64([start]), "e": np.int64([end]), "a": np.int64([0]), "t": np.int64([step])}
+    check(parsed(text, **bounds), [{"x": ramp(n, dtype="i8")} for n in (7, 1, 3, 2, 0, 12)])
