@@ -209,7 +209,7 @@ class _Machine:
         matches = _MATCH in here
         if matches and self._prefers:
             here = here[: here.index(_MATCH)]
-        places = []
+        places: list[int] = []
         if char:
             for place in here:
                 asked, behind = self._nodes[place]
