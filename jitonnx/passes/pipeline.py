@@ -191,7 +191,9 @@ def _run(edit: Edit, level: int, disabled: frozenset[str], full: bool) -> None:
     edit.graph.remove_dead()
     settle()
     # Before constants: weights are folded to floats there, and their integers are gone.
-    step("integers", *_INTEGERS, _NBITS)
+    # Cleanups with them: PyTorch puts a Cast to its own type between QuantizeLinear and DequantizeLinear.
+    quantised = any(node.operator.name in _INTEGERS[0].operators for node in edit.graph)
+    step("integers", *_INTEGERS, _NBITS, *(_CLEANUPS[:1] if quantised else ()))
     step("classes", classes.RULES)
     # Before gathers become slices and transposes; and again where constants are known.
     step("slices", _SLICES)

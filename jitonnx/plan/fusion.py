@@ -25,6 +25,8 @@ from jitonnx.records import dataclass
 
 MAX_OPERANDS = 12
 """Operands of one region: beyond, pointers no longer fit the integer registers and fusing stops to pay."""
+MAX_OPERANDS_OF_INTEGERS = 18
+"""The same of epilogues of integer products: with a residual, most are scales and bounds, which are one number each."""
 
 _WITH_INTEGERS = frozenset({DType.INT32, DType.FLOAT, DType.UINT8, DType.INT8})
 """What epilogues of integer products read and give."""
@@ -163,9 +165,10 @@ class _Fusion:
         types = {value.dtype for value in region.operands} - set(HALVES)  # which a stage reads as float32
         coordinates = any(node.op == "index" for node in e.children_first(region.expr))
         operands = {*group.operands, *region.operands}
-        if coordinates or len(operands) - 1 > MAX_OPERANDS:
+        of_integers = isinstance(group.anchor.computation, c.IntegerMatMul | c.IntegerConvolution | c.IntegerProduct)
+        if coordinates or len(operands) - 1 > (MAX_OPERANDS_OF_INTEGERS if of_integers else MAX_OPERANDS):
             return False
-        if isinstance(group.anchor.computation, c.IntegerMatMul | c.IntegerConvolution | c.IntegerProduct):
+        if of_integers:
             return types <= _WITH_INTEGERS and region.output.dtype in _WITH_INTEGERS
         bfloats = c.BfloatMatMul | c.BfloatConvolution | c.BfloatProduct
         if isinstance(group.anchor.computation, bfloats) or writes_bfloat16(group.anchor):

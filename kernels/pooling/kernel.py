@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from jitonnx.kernels.language import types
-from jitonnx.kernels.language.code import Code, Kernel, Mask, each_vector, larger, remainder, smaller
+from jitonnx.kernels.language.code import Code, Kernel, Mask, Variable, each_vector, larger, remainder, smaller
 from jitonnx.kernels.language.epilogue import Epilogue, Stage
 from jitonnx.kernels.language.half import unwiden_bfloat16_apart, widen_bfloat16_apart
 from jitonnx.kernels.language.simd import convert
@@ -162,13 +162,32 @@ class _Pixel:
         def take(index: Traced) -> None:
             total.set(step(kind, self.spec.power, total.get(), self._loaded(index, lanes, mask)))
 
-        _each_tap(self.code, windows, [(source, "x")], take)
+        if kind == "average":
+            self._sum_columns(source, windows, total, take)
+        else:
+            _each_tap(self.code, windows, [(source, "x")], take)
         result = total.get()
         if kind == "average":
             result = result / self.code.spread(self._divisor(windows), lanes)
         elif kind == "lp":
             result = root(self.code, result, self.spec.power)
         return unwiden_bfloat16_apart(result) if self.spec.element == "bfloat16" else convert(result, self.element)
+
+    def _sum_columns(
+        self, source: Traced, windows: list[Window], total: Variable, take: Callable[[Traced], None]
+    ) -> None:
+        """Add up a window column by column, and the sums of these, in the order in which onnxruntime does: the last
+        place decides where means of integers lie half way between two."""
+        code, across = self.code, windows[-1]
+        step_across = _size(code, f"dilation_{_AXES[-1]}") * _size(code, f"x_{_STEPS[-1]}")
+        sum_of_columns = code.variable(total.get())
+        zero = total.get()
+        with code.loop(across.taps) as tap:
+            total.set(zero)
+            column = [*windows[:-1], across._replace(taps=code.integer(1))]
+            _each_tap(code, column, [(source + tap * step_across, "x")], take)
+            sum_of_columns.set(sum_of_columns.get() + total.get())
+        total.set(sum_of_columns.get())
 
     def _loaded(self, index: Traced, lanes: int, mask: Mask | None) -> Traced:
         """`lanes` elements as they are folded."""

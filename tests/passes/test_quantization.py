@@ -8,6 +8,7 @@ import pytest
 from jitonnx.ir.dtypes import DType
 from jitonnx.ops.onnx.activation import LeakyRelu, Relu, Sigmoid
 from jitonnx.ops.onnx.arithmetic import Add, Clip, IsNaN, Mul
+from jitonnx.ops.onnx.cast import Cast
 from jitonnx.ops.onnx.concat_split import Concat, Split
 from jitonnx.ops.onnx.convolution import Conv, ConvTranspose
 from jitonnx.ops.onnx.depth_to_space import DepthToSpace
@@ -242,6 +243,18 @@ def test_result_that_a_residual_is_added_to_stays_in_registers() -> None:
     graph, report = rewritten(lambda b: residual(b, quantised(b, 3, 5)), atol=1)
     assert report.counts["rounded in place"] == report.counts["requantisation"] == 1
     assert operators(graph)["QuantizeLinear"] == 3  # of two inputs and the result
+
+
+def test_casts_that_change_nothing_are_seen_through() -> None:
+    """As PyTorch exports quantised models: one stands between each QuantizeLinear and its DequantizeLinear."""
+
+    def author(b: Build) -> Value:
+        inner = b.op(Cast(to=int(DType.UINT8)), requantised(b, kinds(b, "matmul")))
+        numbers = b.op(DequantizeLinear(), inner, np.float32(0.3), np.uint8(7))
+        return requantised(b, b.op(Add(), numbers, quantised(b, 3, 5)), 0.5)
+
+    _, report = rewritten(author, atol=1)
+    assert report.counts["rounded in place"] == 1
 
 
 def sixteen(b: Build, dtype: type, zero: int, scale: float, other: int | None = None) -> Value:

@@ -244,3 +244,29 @@ def test_windows_are_the_same_bytes_on_every_cpu(kind: str, cpu: str) -> None:
     (here,) = jitonnx.InferenceSession(contents).run(None, feeds)
     (there,) = jitonnx.InferenceSession(contents, options).run(None, feeds)
     np.testing.assert_array_equal(here, there)
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int8])
+def test_residual_gives_the_integers_of_onnxruntime(kind: Any) -> None:
+    """Where its levels agree, all of them: sums of what is dequantised, and not of scales multiplied before."""
+    author, shape, zero = Author(), (1, 8, 40, 40), 0 if kind is np.uint8 else -128
+    steps, weights = np.float32(0.003123), author.constant(RANDOM.integers(-127, 128, (8, 8, 3, 3)).astype(np.int8))
+    w = author.op("DequantizeLinear", weights, author.constant(steps), author.constant(np.int8(0)))
+    bias = author.constant(RANDOM.integers(-900, 900, 8).astype(np.int32))
+    b = author.op("DequantizeLinear", bias, author.constant(np.float32(0.02371) * steps))
+    x = author.quantised("x", 0.02371, zero + 128, kind)
+    y = author.quantised(author.op("Conv", x, w, b, pads=[1, 1, 1, 1]), 0.051733, zero + 121, kind)
+    z = author.quantised(author.op("Relu", author.op("Add", y, x)), 0.0334417, zero, kind)
+    contents = model(author.nodes, [tensor("x", shape)], [tensor(z, None)], author.constants)
+    feeds, answers = {"x": normal(*shape)}, []
+    for level in (
+        onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL,
+        onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL,
+    ):
+        options = onnxruntime.SessionOptions()
+        options.graph_optimization_level = level
+        answers.append(onnxruntime.InferenceSession(contents, options).run(None, feeds)[0])
+    (found,) = jitonnx.InferenceSession(contents).run(None, feeds)
+    agreed = answers[0] == answers[1]
+    assert agreed.mean() > 0.99
+    np.testing.assert_array_equal(found[agreed], answers[0][agreed])

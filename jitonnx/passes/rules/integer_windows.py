@@ -91,11 +91,23 @@ def average_of_integers(node: Node, edit: Edit) -> Result:
         shares = AveragePool(**given).evaluate(np.ones((1, 1, *spatial), np.float32))  # type: ignore[arg-type]
         if not shares.all():
             return None
+    if (count % 2 == 0 or shares is not None) and _keeps_scale(numbers, node.output):
+        return None
     edit.shares([numbers])
     ones = edit.constant(np.ones((channels, 1, *pool.kernel_shape), np.int8))
     weights = edit.add(DequantizeLinear(), ones, edit.constant(np.asarray(1 / count, np.float32)))
     means = edit.add(Conv(**{**shared_attributes(pool, Conv), "group": channels}), x, weights)
     return means if shares is None else edit.add(Mul(), means, edit.constant(1 / shares))
+
+
+def _keeps_scale(numbers: Node, mean: Value) -> bool:
+    """Whether means of numbers are quantised by the scale that these have: of an even number of them, one in so many
+    lies half way between two integers, and it is the roundings of sums of float32 that tell which it becomes."""
+    scale = scalar(numbers.inputs[1])
+    return any(
+        isinstance(user.operator, QuantizeLinear) and user.inputs[0] is mean and scalar(user.inputs[1]) == scale
+        for user in mean.users
+    )
 
 
 @rule(
