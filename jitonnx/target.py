@@ -33,6 +33,20 @@ _ARM = ("aarch64", "arm64")
 _CPUS_WITH_DOT_PRODUCTS = ("neoverse-n1", "neoverse-v1", "neoverse-n2", "neoverse-v2", "apple-m1")
 _CPUS_WITH_MATRIX_PRODUCTS = ("neoverse-v1", "neoverse-n2", "neoverse-v2")
 _CPUS_OF_ARM = ("cortex-a72", *_CPUS_WITH_DOT_PRODUCTS)
+_MODEST_CACHES = (32, 512, 4 << 10)
+_CACHES = {
+    **dict.fromkeys(("haswell", "broadwell", "skylake"), (32, 256, 8 << 10)),
+    "alderlake": (48, 1280, 30 << 10),
+    **dict.fromkeys(("skylake-avx512", "skx", "cascadelake"), (32, 1024, 22 << 10)),
+    "icelake-server": (48, 1280, 36 << 10),
+    "sapphirerapids": (48, 2048, 105 << 10),
+    **{"znver1": (32, 512, 8 << 10), "znver2": (32, 512, 16 << 10), "znver3": (32, 512, 32 << 10)},
+    **{"znver4": (32, 1024, 32 << 10), "znver5": (48, 1024, 32 << 10)},
+    **{"cortex-a72": (32, 1024, 4 << 10), "neoverse-n1": (64, 1024, 32 << 10), "neoverse-v1": (64, 1024, 32 << 10)},
+    **{"neoverse-n2": (64, 1024, 32 << 10), "neoverse-v2": (64, 2048, 114 << 10), "apple-m1": (128, 12 << 10, 8 << 10)},
+}
+"""Data caches of CPUs by LLVM's name, level 1 to 3, in KB: the third that a core shares, of common models. So a plan
+for a CPU is the same wherever it is made."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +196,7 @@ def host() -> Target:
 
 @functools.cache
 def named(cpu: str) -> Target:
-    """A CPU by LLVM's name ("haswell", "x86-64-v3", "host"), with this machine's cache sizes.
+    """A CPU by LLVM's name ("haswell", "x86-64-v3", "host"), with the caches of its kind.
 
     ValueError for a name that is not known, and for one of another architecture, whose code is not loaded here.
     """
@@ -196,20 +210,20 @@ def named(cpu: str) -> Target:
 
 
 def of_any_architecture(cpu: str) -> Target:
-    """A CPU by LLVM's name, on any machine, and with its cache sizes: to plan for, and to read code for it.
+    """A CPU by LLVM's name, on any machine: to plan for, and to read code for it. Its caches are those of its kind.
 
     ValueError for an unknown one.
     """
     if cpu in _CPUS_OF_ARM:
         here = this_machine()[0]
-        return Target(cpu, "", *_NEON, *_caches(), core_named(cpu), here if here in _ARM else _ARM[0])
+        return Target(cpu, "", *_NEON, *_caches_named(cpu), core_named(cpu), here if here in _ARM else _ARM[0])
     if cpu not in _CPUS_WITH_AVX512 + _CPUS_WITH_AVX2 + _CPUS_WITH_SSE:
         known = ", ".join(("host", *_CPUS_WITH_SSE, *_CPUS_WITH_AVX2, *_CPUS_WITH_AVX512, *_CPUS_OF_ARM))
         raise ValueError(f"CPU {cpu!r} is not known; choose one of: {known}")
     width, registers = _vectors(cpu in _CPUS_WITH_AVX512, cpu not in _CPUS_WITH_SSE)
     # LLVM prefers 256-bit registers on some AVX-512 CPUs; our kernels choose the width themselves.
     features = "-prefer-256-bit" if width == 64 else ""
-    return Target(cpu, features, width, registers, *_caches(), core_named(cpu), "x86_64")
+    return Target(cpu, features, width, registers, *_caches_named(cpu), core_named(cpu), "x86_64")
 
 
 _NEON = 16, 32
@@ -222,9 +236,15 @@ def _vectors(avx512: bool, avx2: bool) -> tuple[int, int]:
     return (32, 16) if avx2 else (16, 16)
 
 
+def _caches_named(cpu: str) -> tuple[int, int, int]:
+    """Data cache sizes in bytes, level 1 to 3, of a CPU of LLVM's name; modest sizes for a level of x86-64."""
+    first, second, third = _CACHES.get(cpu, _MODEST_CACHES)
+    return first << 10, second << 10, third << 10
+
+
 def _caches() -> tuple[int, int, int]:
     """Data cache sizes in bytes, level 1 to 3, as the operating system tells; modest sizes where it does not."""
-    sizes = {1: 32 << 10, 2: 512 << 10, 3: 4 << 20}
+    sizes = {level: size << 10 for level, size in enumerate(_MODEST_CACHES, 1)}
     for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         try:
             level, kind, size = ((index / name).read_text().strip() for name in ("level", "type", "size"))

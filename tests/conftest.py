@@ -1,4 +1,4 @@
-"""What holds for all tests: a kernel cache of their own, defects raised, and Hypothesis without deadlines."""
+"""What holds for all tests: a machine and a kernel cache of their own, defects raised, Hypothesis without deadlines."""
 
 import os
 import tempfile
@@ -7,6 +7,7 @@ import pytest
 from hypothesis import settings
 
 from jitonnx.defects import STRICT
+from tests.machines import MACHINES, USUAL, pretend
 
 CACHE_VARIABLE = "JITONNX_CACHE_DIR"
 
@@ -18,11 +19,17 @@ settings.register_profile("jitonnx", deadline=None)
 settings.load_profile("jitonnx")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--machine", default=USUAL, choices=MACHINES, help="what to take this machine for")
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Give the test run a kernel cache of its own, so that it neither uses nor fills the user's.
+    """Give the test run a machine, so that no result goes by the one that is there, and a kernel cache of its own, so
+    that it neither uses nor fills the user's.
 
     pytest-xdist's workers inherit the variable and so share the cache. A variable that is set already is respected.
     """
+    pretend(config.getoption("--machine"))
     if CACHE_VARIABLE in os.environ:
         return
     cache = tempfile.TemporaryDirectory(prefix="jitonnx-test-cache-")

@@ -52,13 +52,13 @@ def has_vnni() -> bool:
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_rates_are_plausible(threads):
-    assert 1 < machine.fma_peak(threads, rounds=2) < 1000 * threads
-    assert 1 < machine.fma_peak(threads, 2, "haswell" if ON_X86_64 else "host") < 1000 * threads
-    assert 1 < machine.byte_peak(threads, rounds=2) < 20000 * threads
-    assert 1 < machine.bfloat16_peak(threads, rounds=2) < 10000 * threads
-    assert 1 < machine.byte_peak(threads, 2, "cascadelake" if has_vnni() else "host") < 20000 * threads
+    assert 0 < machine.fma_peak(threads, rounds=2) < 1000 * threads
+    assert 0 < machine.fma_peak(threads, 2, "haswell" if ON_X86_64 else "host") < 1000 * threads
+    assert 0 < machine.byte_peak(threads, rounds=2) < 20000 * threads
+    assert 0 < machine.bfloat16_peak(threads, rounds=2) < 10000 * threads
+    assert 0 < machine.byte_peak(threads, 2, "cascadelake" if has_vnni() else "host") < 20000 * threads
     for streaming in (False, True):
-        assert 0.5 < machine.copy_bandwidth(1 << 20, threads, streaming=streaming, rounds=2) < 2000 * threads
+        assert 0 < machine.copy_bandwidth(1 << 20, threads, streaming=streaming, rounds=2) < 2000 * threads
 
 
 def test_copy_refuses_a_working_set_below_one_step():
