@@ -11,7 +11,7 @@ import pytest
 ALLOWED = {
     "proto": {"forks", "records"},
     "ir": {"records", "forks"},
-    "runtime": {"ending", "errors", "metadata", "records", "forks", "draws", "kernels"},
+    "runtime": {"ending", "errors", "mapped", "metadata", "records", "forks", "draws", "kernels"},
     "computation": {"ir", "records", "forks", "draws", "philox"},
     "ops": {"ir", "computation", "records", "forks"},
     "gradient": {"ir", "computation", "ops"},
