@@ -1,25 +1,143 @@
-"""Arrays that are views of mapped files: giving their pages back.
+"""Files in memory: small ones are read, large ones are mapped, and a mapped one that was written to is noticed.
 
 Weights of a model file are read where they lie, page by page. Once a weight is packed for a kernel its original is not
-needed any more, and the pages would only count as memory of the process. Imports nothing of ours.
+needed any more, and the pages would only count as memory of the process.
+
+A mapping shows what is written to its file, and pages behind the end of one that was cut off end the process when they
+are touched. So whoever reads a mapped file compares its size and time before, and behind, which `check_unchanged` does;
+and what runs read is copied where it is small. Imports nothing of ours.
 """
 
 from __future__ import annotations
 
 import mmap
+import os
+import weakref
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
+
+READ_BYTES = 1 << 20
+"""Files of so many bytes are read: that takes 0.2 ms, a hundredth of the shortest start."""
+COPIED_BYTES = 16 << 20
+"""Weights that runs read where they lie are copied up to so many bytes of a plan: 3 to 5 ms of a start."""
+
+
+class FileChangedError(OSError):
+    """A mapped file was written to."""
+
+
+class FileMap(mmap.mmap):
+    """A file mapped to be read. Made by `content_of`."""
+
+    name: str
+    is_read: bool
+    """Whether runs read it where it lies."""
+    number: int
+    """A descriptor of it."""
+
+    def note(self, name: str, number: int) -> None:
+        """Note what the file is now. number: a descriptor, which stays the caller's."""
+        self.name, self.is_read = name, False
+        self.number = os.dup(number)
+        self._was = _state(self.number)
+        weakref.finalize(self, os.close, self.number)
+
+    def check(self) -> None:
+        """FileChangedError if the file was written to since it was mapped."""
+        if _state(self.number) != self._was:
+            raise FileChangedError(
+                f"{self.name} was written to while a model was in use that reads its weights there: make a new "
+                "session, and have a new file take the place of one in use (os.replace) instead of writing to it"
+            )
+
+
+def content_of(number: int, name: str) -> memoryview:
+    """What is in a file, read or mapped. number: a descriptor of it, which stays the caller's; name: for messages."""
+    size = os.fstat(number).st_size
+    if size <= READ_BYTES:
+        return memoryview(_read(number, size)).toreadonly()
+    found = FileMap(number, 0, access=mmap.ACCESS_READ)
+    found.note(name, number)
+    return memoryview(found)
+
+
+def file_of(array: Any) -> FileMap | None:
+    """The mapped file that an array, or another view of memory, lies in; None if it lies elsewhere."""
+    owner = _owner(array)
+    return owner if isinstance(owner, FileMap) else None
+
+
+def files_of(arrays: Iterable[np.ndarray]) -> list[FileMap]:
+    """The mapped files that arrays lie in, each once."""
+    found = {id(file): file for array in arrays if (file := file_of(array)) is not None}
+    return list(found.values())
+
+
+def check_unchanged(files: Iterable[FileMap]) -> None:
+    """FileChangedError for the first of the files that was written to."""
+    for file in files:
+        file.check()
+
+
+def copied(array: np.ndarray) -> np.ndarray:
+    """The array, C-contiguous and in memory of its own where it lies in a mapped file: read from there, as an end that
+    was cut off is an error then. FileChangedError if the file was written to."""
+    file = file_of(array)
+    if file is None:
+        return array
+    if array.flags.c_contiguous:
+        content = _read(file.number, array.nbytes, array.ctypes.data - np.frombuffer(file, np.uint8).ctypes.data)
+        file.check()
+        return np.frombuffer(content, array.dtype).reshape(array.shape)
+    made = np.array(array, order="C")
+    file.check()
+    return made
+
+
+def kept_apart(arrays: Sequence[Any]) -> list[Any]:
+    """What runs are to read of arrays: copies of those that lie in mapped files, the smallest first, as long as these
+    are not large together; of others the file notes that it is read. FileChangedError as for `copied`."""
+    kept, room = list(arrays), COPIED_BYTES
+    found = [(place, file_of(array)) for place, array in enumerate(arrays) if isinstance(array, np.ndarray)]
+    mapped = [(arrays[place].nbytes, place, file) for place, file in found if file is not None]
+    for nbytes, place, file in sorted(mapped, key=lambda each: each[:2]):
+        room -= nbytes
+        if room >= 0:
+            kept[place] = copied(arrays[place])
+        else:
+            file.is_read = True
+    return kept
+
+
+def _state(number: int) -> tuple[int, int]:
+    found = os.fstat(number)
+    return found.st_size, found.st_mtime_ns
+
+
+def _read(number: int, size: int, begin: int = 0) -> bytearray:
+    """So many bytes of a file, fewer where it ends."""
+    content = bytearray(size)
+    at, view = 0, memoryview(content)
+    while at < size and (count := os.preadv(number, [view[at:]], begin + at)):
+        at += count
+    return content if at == size else content[:at]
+
+
+def _owner(view: Any) -> object:
+    """Whose memory it is."""
+    owner: object = view
+    while (inner := getattr(owner, "base", None)) is not None:  # strided views have a base that is no array
+        owner = inner
+    return owner.obj if isinstance(owner, memoryview) else owner
 
 
 def release_pages(array: np.ndarray) -> None:
     """Let go of the pages of a mapped file that only `array` covers; they are read again if it is. Else nothing."""
     if array.nbytes < mmap.PAGESIZE:
         return
-    owner: object = array
-    while (inner := getattr(owner, "base", None)) is not None:  # strided views have a base that is no array
-        owner = inner
-    if isinstance(owner, memoryview):
-        owner = owner.obj
+    owner = _owner(array)
     if not isinstance(owner, mmap.mmap) or not hasattr(mmap, "MADV_DONTNEED"):
         return
     base = np.frombuffer(owner, np.uint8).ctypes.data

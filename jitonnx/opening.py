@@ -43,6 +43,7 @@ from jitonnx.api.running import BoundEngine, closed, explained, in_background
 from jitonnx.defects import is_defect, survived
 from jitonnx.engine.lru_cache import LRUCache
 from jitonnx.errors import Error, Fail, ModelLoadCanceled, NoSuchFile
+from jitonnx.mapped import FileMap
 from jitonnx.runtime.artifact import Artifact, ArtifactError, open_artifact
 from jitonnx.runtime.cache import KernelCache, default_directory
 from jitonnx.runtime.driver import make_ahead
@@ -144,6 +145,8 @@ class OpenedModel:
         """What the model was opened from, if from the kernel cache, as long as the model itself is not loaded."""
         self.cache_key: model_cache.CacheKey | None = None
         """What the kernel cache keeps such a model under; None for one that is always loaded."""
+        self.files: weakref.WeakSet[FileMap] = weakref.WeakSet()
+        """The files that weights are read from where they lie, as long as anybody does."""
         self._examples: list[Shapes] = []
         """Shapes that the model's plan is not for, and another one is kept for."""
         self._with_defaults: Graph | None = None
@@ -330,6 +333,9 @@ class OpenedModel:
             raise Fail(f"{self.path} cannot be read: {error.strerror or error}") from error
         except ArtifactError as error:
             raise Fail(str(error)) from error
+        if artifact.file is not None:
+            artifact.file.is_read = True
+            self.files.add(artifact.file)
         description = described(artifact.model)._replace(overridable={})  # it is compiled with the defaults
         self._take(artifact, description, thread_count(options.intra_op_num_threads, artifact.threads))
 
@@ -443,6 +449,7 @@ class OpenedModel:
             strict=options.entry(STRICT) == "1",
             verify=switch(options, VERIFY, False),
         )
+        self.files.update(model.files)
         with explained():
             model = with_initializers(model, options.replaced_initializers())
             return with_dimensions(model, options.fixed_dimensions())

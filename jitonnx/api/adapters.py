@@ -13,10 +13,8 @@ type and bytes.
 from __future__ import annotations
 
 import math
-import mmap
 import operator
 import os
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -163,7 +161,7 @@ def _check_type(name: str, number: int) -> DType:
 
 def _read(path: str | os.PathLike[str]) -> tuple[_Versions, dict[str, OrtValue]]:
     """The versions and parameters in a file."""
-    data = _mapped(path)
+    data = _content(path)
     try:
         table = root(data, _IDENTIFIER)
         versions = _Versions(*(table.integer(field) for field in range(3)))
@@ -199,15 +197,11 @@ _MOST_AXES = 32
 """Axes of an array at most: NumPy's, before version 2."""
 
 
-def _mapped(path: str | os.PathLike[str]) -> memoryview:
+def _content(path: str | os.PathLike[str]) -> memoryview:
     """The content of a file."""
     try:
-        with open(path, "rb") as file:
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode) or not found.st_size:
-                with forks.safepoint:
-                    return memoryview(file.read())
-            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        with open(path, "rb") as file, forks.safepoint:  # whoever writes to a pipe may have to be forked yet
+            return memoryview(file.read())  # not mapped: adapters are small, and files may be written to
     except FileNotFoundError:
         raise NoSuchFile(f"there is no adapter {os.fspath(path)!r} (the working directory is {Path.cwd()})") from None
     except (OSError, ValueError) as error:  # ValueError: a null character in the path

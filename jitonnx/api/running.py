@@ -7,10 +7,11 @@ that exists already, then every feed by itself, then a program made for new shap
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from jitonnx.ending import check_end, ended_by
 from jitonnx.errors import EngineError, Fail, InvalidArgument, RuntimeException
 from jitonnx.ir.declaration import Declaration
 from jitonnx.ir.errors import GraphError, InferenceError
+from jitonnx.mapped import FileChangedError, FileMap, check_unchanged
 from jitonnx.records import NamedTuple
 
 if TYPE_CHECKING:
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
     from jitonnx.saved.engine import SavedEngine
 
     AnyEngine: TypeAlias = Engine | SavedEngine | BackgroundEngine
+
+_T = TypeVar("_T")
 
 Outputs: TypeAlias = list[Any]
 
@@ -115,9 +119,14 @@ class Runs:
 
     def _expect(self, entry: Callable[[Any], Outputs | None]) -> None:
         """Let the next run be like one of this entry."""
-        self.entry = entry
+        files = self._files_read()
+        self.entry = functools.partial(_unchanged, files, entry) if files else entry
         if self._is_closed:  # meanwhile, by another thread
             self.entry = _closed
+
+    def _files_read(self) -> list[FileMap]:
+        """The mapped files that runs read. They are compared with what they were before each run and behind it."""
+        return [file for file in self._model.files if file.is_read]
 
     def run(self, output_names: Any, feeds: Mapping[str, Any], run_options: RunOptions | None) -> Outputs:
         """Any run at all. Arguments as for `InferenceSession.run`."""
@@ -169,15 +178,19 @@ class Runs:
         outputs = self.entry(feeds)
         if outputs is not None:
             return outputs
+        if not len(self._model.files):
+            return self._unlike_before(feeds)
+        with self._unchanged_files():
+            return self._unlike_before(feeds)
+
+    def _unlike_before(self, feeds: Any) -> Outputs:
         main = self._model.main
         shapes = main.shapes(feeds)
         program = None if shapes is None else main.engine.known_program(shapes)
         if program is not None and program.entry is not None and self.profile is None and not self._refuses():
             outputs = program.entry(feeds)
             if outputs is not None:
-                self.entry = program.entry
-                if self._is_closed:  # as in `_expect`, which costs a call
-                    self.entry = _closed
+                self._expect(program.entry)
                 return outputs
         resized = self._resized
         # Sizes that come back get a program of their own, which runs at once from then on.
@@ -193,6 +206,20 @@ class Runs:
         repeated: the run before was on the same memory.
         """
         self.check_open()
+        with self._unchanged_files():
+            placed = self._run_into(feeds, targets, repeated)
+        again, files = placed.again, self._files_read()
+        return placed if again is None or not files else placed._replace(again=lambda: _checked(files, again))
+
+    @contextmanager
+    def _unchanged_files(self) -> Iterator[None]:
+        """Fail if a file that is read within the block is written to."""
+        with explained():
+            check_unchanged(self._files_read())
+            yield
+            check_unchanged(self._files_read())
+
+    def _run_into(self, feeds: Any, targets: Targets, repeated: bool) -> Placed:
         main, resized = self._model.main, self._resized
         if resized is not None and not repeated:
             made = self._run_resized(resized, main, feeds, targets)
@@ -374,6 +401,21 @@ def _read(value: Any, declared: Declaration) -> Any:
     return read_value(value, declared)
 
 
+def _unchanged(files: Sequence[FileMap], entry: Callable[[Any], Outputs | None], feeds: Any) -> Outputs | None:
+    """The outputs of an entry. Fail if one of the files was written to by the end of the run."""
+    return _checked(files, lambda: entry(feeds))
+
+
+def _checked(files: Sequence[FileMap], run: Callable[[], _T]) -> _T:
+    try:
+        check_unchanged(files)
+        outputs = run()
+        check_unchanged(files)
+    except FileChangedError as error:
+        raise Fail(str(error)) from error
+    return outputs
+
+
 def _look_closer(feeds: Any) -> None:
     """The entry of a session that has no native one."""
 
@@ -412,4 +454,4 @@ def _as_ours(error: Exception) -> Exception | None:
         return RuntimeException(f"There is not enough memory for the model at these sizes: {error}")
     if is_defect(error):
         return None if strict() else EngineError(f"jitonnx failed: {told(error)}. Please report this with the model")
-    return Fail(str(error)) if isinstance(error, (GraphError, InferenceError)) else None
+    return Fail(str(error)) if isinstance(error, (GraphError, InferenceError, FileChangedError)) else None

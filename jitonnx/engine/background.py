@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from jitonnx import forks
 from jitonnx.engine.pending import PendingCode
-from jitonnx.engine.pipeline import Engine, Settings, with_less
+from jitonnx.engine.pipeline import Engine, Settings, files_read, with_less
 from jitonnx.engine.programs import RunnableProgram, Runner, shape_of
 from jitonnx.engine.protocol import CompileStatus, ModelEngine
 from jitonnx.engine.resized import Resized
@@ -37,6 +37,8 @@ class BackgroundEngine(ModelEngine):
         self._graph: Graph | None = graph
         self._engine: Engine | None = None
         self._logger = logger
+        for file in files_read(graph):
+            file.is_read = True
         self._pending = pending = PendingCode(settings.threads)
         self._shapes: dict[Shapes, None] = {}
         """The keys are the shapes of runs that were evaluated on NumPy."""

@@ -44,6 +44,7 @@ from jitonnx.ir.extract import solved, specialise
 from jitonnx.ir.graph import Graph, Value
 from jitonnx.ir.types import TensorType, Type
 from jitonnx.jobs import BackgroundExecutor
+from jitonnx.mapped import FileMap, check_unchanged, files_of, kept_apart
 from jitonnx.passes.pipeline import optimize
 from jitonnx.passes.report import Report
 from jitonnx.plan.choices import Caution, Choices
@@ -160,6 +161,7 @@ class Engine(ModelEngine):
             self.pending.watch(kept)
         self._programs: LRUCache[RunnableProgram] = LRUCache(PROGRAMS_KEPT, RunnableProgram.memory_bytes, table_bytes)
         self.graph = graph
+        files = files_read(graph)
         self.codes: Sequence[CompiledPlan] = ()
         """The code of all native parts: that of the whole graph, or of the schedule's native steps in order."""
         self.compiled: CompiledPlan | None = None
@@ -177,6 +179,10 @@ class Engine(ModelEngine):
             self.report = optimize(self.graph, settings.optimization_level, disabled=settings.disabled_rewrites)
             self._prepare()
         # So that the first run does not wait for it; a schedule is native as far as it can be by chains.
+        if self.compiled is None:  # Python reads weights in runs, too
+            for file in files:
+                file.is_read = True
+        check_unchanged(files)
         for part in ("runs", *(["sizes"] if dynamic else ()), *(["chains"] if self.schedule is not None else ())):
             driver.image(part)
 
@@ -555,6 +561,8 @@ class Engine(ModelEngine):
         refused: dict[str, str] = {}
         while True:
             planned = plan_schedule(self.graph, self.target, self.settings.choices, refused)
+            for plan in planned.plans():
+                plan.outline.constants = kept_apart(plan.outline.constants)
             try:
                 self.codes = self._compile(list(planned.plans()))
                 break
@@ -601,6 +609,17 @@ class Engine(ModelEngine):
             objects = source(self.progress, self.stop)
             image = load_linked(self.cache, every, lambda: list(objects.values()))
         return [CompiledPlan(plan, some, image, source) for plan, some in zip(plans, symbols, strict=True)]
+
+
+def files_read(graph: Graph) -> list[FileMap]:
+    """The mapped files that weights of a graph, and of the graphs of its nodes, lie in."""
+    found: dict[int, FileMap] = {}
+    for node in graph:
+        values = [value.contents for value in node.inputs if value is not None and value.contents is not None]
+        found.update((id(file), file) for file in files_of(values))
+        for body in node.bodies:
+            found.update((id(file), file) for file in files_read(body))
+    return list(found.values())
 
 
 def _fixed(kind: Type, sizes: Sequence[int | None]) -> Type:

@@ -7,12 +7,12 @@ blobs, so both the folder in which the model is named and the folder in which it
 
 from __future__ import annotations
 
-import mmap
 import os
 import stat
 from pathlib import Path, PureWindowsPath
 
 from jitonnx.errors import Fail
+from jitonnx.mapped import FileMap, content_of, file_of
 from jitonnx.proto import TensorProto
 
 
@@ -27,11 +27,18 @@ class ExternalData:
         self._folder = folder
         self._allowed = allowed or ((Path(os.path.realpath(folder)),) if folder is not None else ())
         self._maps: dict[Path, memoryview] = {}
+        self.model = memoryview(b"")
+        """The content of the model's own file."""
 
     @property
     def used(self) -> bool:
         """Whether anything was read from another file."""
         return bool(self._maps)
+
+    @property
+    def files(self) -> list[FileMap]:
+        """The files that are mapped, the model's own first."""
+        return [file for view in (self.model, *self._maps.values()) if (file := file_of(view)) is not None]
 
     def read(self, tensor: TensorProto, size: int, what: str) -> memoryview:
         """The `size` bytes of a tensor with external data, as a view. Fail names the tensor and the file."""
@@ -60,12 +67,9 @@ class ExternalData:
         if path not in self._maps:
             try:
                 with open(path, "rb") as file:
-                    size = os.fstat(file.fileno()).st_size
-                    # An empty file cannot be mapped.
-                    view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)) if size else memoryview(b"")
+                    self._maps[path] = content_of(file.fileno(), os.fspath(path))
             except OSError as error:
                 raise Fail(f"{what}: the external data {location!r} cannot be read: {error.strerror}") from error
-            self._maps[path] = view
         return self._maps[path]
 
     def _path(self, location: str, what: str) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 import stat
 import warnings
@@ -15,6 +14,7 @@ from jitonnx.checker.report import Report
 from jitonnx.checker.walk import Walk
 from jitonnx.errors import Fail, InvalidProtobuf, NoSuchFile
 from jitonnx.ir.declaration import Declaration
+from jitonnx.mapped import content_of as content_of_file
 from jitonnx.metadata import UNSET_VERSION, ModelMetadata
 from jitonnx.model.build import Builder
 from jitonnx.model.external import ExternalData
@@ -45,9 +45,9 @@ def load(
     strict: outputs of other shapes than they are declared with are an error, and not only warned of.
     verify: files with external data are compared with the digests that the model has of them, which reads all of them.
 
-    A file is mapped into memory and its weights are views into it, read when first used: it must not be overwritten in
-    place while the model is in use (replacing it by another file is safe). `bytes` are kept and viewed in the same way;
-    buffers that somebody may change are copied.
+    A file of more than 1 MB is mapped into memory and its weights are views into it, read when first used; `mapped`
+    says what becomes of one that is overwritten in place. `bytes` are kept and viewed in the same way; buffers that
+    somebody may change are copied.
 
     NoSuchFile, InvalidProtobuf, InvalidGraph, InvalidArgument, NotImplemented or Fail (of jitonnx.errors, all of them
     Error) say what is wrong with a model; TypeError: with the source.
@@ -84,6 +84,7 @@ def load(
         overridable=overridable,
         dimensions=builder.dimensions.original,
         external=reader.external.used,
+        files=reader.external.files,
         custom=builder.custom,
         warnings=tuple(filter(None, texts)),
     )
@@ -124,7 +125,9 @@ def parsed(source: Any, external_data_folder: str | os.PathLike[str] | None = No
         proto, tickets = parse(data)
     except InvalidProtobuf as error:
         raise InvalidProtobuf(f"Load model from {path} failed:{error.text}" if path else error.text) from error
-    return proto, TensorReader(tickets, _external(path, external_data_folder))
+    external = _external(path, external_data_folder)
+    external.model = data
+    return proto, TensorReader(tickets, external)
 
 
 def content_of(source: Any) -> tuple[memoryview, Path | None]:
@@ -162,7 +165,7 @@ def _map(path: Path, given: Any) -> memoryview:
         if not stat.S_ISREG(found.st_mode) or not found.st_size:
             with forks.safepoint:  # whoever writes to a pipe may have to be forked yet
                 return memoryview(file.read())  # pipes and empty files cannot be mapped
-        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        return content_of_file(file.fileno(), os.fspath(path))
 
 
 def _external(path: Path | None, folder: str | os.PathLike[str] | None) -> ExternalData:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import keyword
 import re
+from collections.abc import Sequence
 from dataclasses import field
 
 from jitonnx import errors
@@ -14,6 +15,7 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Graph, Value
 from jitonnx.ir.schema import text_of
 from jitonnx.ir.types import MapType, OptionalType, SequenceType, Shape, SparseTensorType, TensorType, Type
+from jitonnx.mapped import FileMap
 from jitonnx.metadata import ModelMetadata
 from jitonnx.proto import TypeProto, ValueInfoProto
 from jitonnx.records import dataclass
@@ -39,6 +41,8 @@ class Model:
     here. Several variables may be called "?" or the like."""
     external: bool = False
     """Some of its weights are in other files."""
+    files: Sequence[FileMap] = ()
+    """The files whose content weights are read from where it lies."""
     custom: bool = False
     """Some of its operators are users'."""
     warnings: tuple[str, ...] = ()

@@ -12,7 +12,6 @@ may be gigabytes, are only checked when the caller asks for it. docs/artifacts.m
 
 from __future__ import annotations
 
-import mmap
 import os
 import struct
 from collections.abc import Mapping, Sequence
@@ -22,6 +21,7 @@ import numpy as np
 
 from jitonnx import forks
 from jitonnx.magic import MAGIC
+from jitonnx.mapped import FileMap, content_of, file_of
 from jitonnx.metadata import ModelMetadata
 from jitonnx.records import NamedTuple
 
@@ -162,6 +162,11 @@ class Artifact:
         self.threads: int = front["threads"]
 
     @property
+    def file(self) -> FileMap | None:
+        """The mapped file that the constants lie in; None if they lie in memory."""
+        return file_of(self._memory)
+
+    @property
     def writer(self) -> str:
         """The version of jitonnx that wrote it."""
         return str(self._front["writer"])
@@ -272,8 +277,8 @@ def open_artifact(source: str | os.PathLike[str] | bytes, verify_constants: bool
             raise ArtifactError(f"{path} holds machine code, which is not run because {reason}")
         if status.st_size < HEADER_OFFSET:
             raise _no_artifact(path)
-        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    return Artifact(path, np.frombuffer(mapped, np.uint8), verify_constants)
+        content = content_of(file.fileno(), path)
+    return Artifact(path, np.frombuffer(content, np.uint8), verify_constants)
 
 
 def _parts(name: str, memory: Bytes) -> tuple[list[bytes], Any, Bytes, Bytes]:

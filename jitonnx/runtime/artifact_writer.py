@@ -15,6 +15,7 @@ import numpy as np
 
 from jitonnx.draws import is_state
 from jitonnx.magic import MAGIC
+from jitonnx.mapped import copied
 
 from .artifact import (
     FORMAT,
@@ -163,7 +164,7 @@ def _replace(path: Path, front: bytes, constants: Mapping[int, Array], durable: 
             file.write(front)
             for offset, array in constants.items():
                 file.write(bytes(len(front) + offset - file.tell()))
-                file.write(_octets(array))
+                file.write(_octets(copied(array)))
             if durable:
                 file.flush()
                 os.fsync(file.fileno())
@@ -202,7 +203,7 @@ class _ConstantTable:
         ]
 
     def _add(self, array: Array) -> int:
-        digest = sha256_of_tensor(_octets(array))
+        digest = sha256_of_tensor(_octets(copied(array)))
         if digest not in self._known:
             self._known[digest] = len(self.rows)
             offset = -(-self.size // ALIGNMENT) * ALIGNMENT

@@ -9,7 +9,6 @@ which models are kept and opened again. Imports nothing that compiles.
 
 from __future__ import annotations
 
-import mmap
 import os
 import stat
 import sys
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING
 import jitonnx
 from jitonnx.api.entries import COMPILE, CPU_NAME, EXTERNAL_DATA_FOLDER, GEMM, KEEP_MODEL, switch
 from jitonnx.errors import Error
+from jitonnx.mapped import content_of
 from jitonnx.records import NamedTuple
 from jitonnx.runtime.artifact import Artifact, ArtifactError, ModelInfo, open_artifact
 from jitonnx.runtime.cache import DEFAULT_LIMIT
@@ -54,6 +54,7 @@ class OpenFile:
     """A file that is held open: it can be read also when another has taken its place, or its name is gone."""
 
     def __init__(self, path: str) -> None:
+        self._path = path
         self._number = os.open(path, os.O_RDONLY)
 
     def identity(self) -> tuple[int, ...] | None:
@@ -62,7 +63,7 @@ class OpenFile:
 
     def content(self) -> memoryview:
         """What is in it, mapped into memory."""
-        return memoryview(mmap.mmap(self._number, 0, access=mmap.ACCESS_READ))
+        return content_of(self._number, self._path)
 
     def __del__(self) -> None:
         if hasattr(self, "_number"):
