@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 MAGIC = b"\x89jitonnx\r\n\x1a\n"
 """It shows a file that went through a transfer of text, as PNG's does."""
-FORMAT = 7
+FORMAT = 8
 PAGE_BYTES = 4096
 
 PROLOGUE = struct.Struct(f"<{len(MAGIC)}sIQQQ")
