@@ -157,7 +157,7 @@ class Lowering:
         return self.emit(c.Broadcast(tuple(shape)), (self._with_ones(x, shape),), TensorType(x.dtype, tuple(shape)))
 
     def _with_ones(self, x: Value, shape: Sequence[DimLike]) -> Value:
-        """The value as it is broadcast to `shape`: sizes that are taken to be 1 are, where all that follows sees it.
+        """The value as it is broadcast to `shape`, with 1 for the sizes that are taken to be 1.
 
         Expressions stand for them where the sizes of a run are an example of what is assumed: `n//2` for 3 elements.
         """

@@ -55,7 +55,7 @@ from jitonnx.runtime import driver
 from jitonnx.runtime.cache import KernelCache
 from jitonnx.runtime.frames import FramePool
 from jitonnx.runtime.images import find_linked, load_linked
-from jitonnx.runtime.program import Shapes
+from jitonnx.runtime.program import OutOfBounds, Shapes
 from jitonnx.target import Target, host
 
 if TYPE_CHECKING:
@@ -157,7 +157,9 @@ class Engine(ModelEngine):
         """The one of them that served the last run, if one did: it is tried first, as runs are often alike."""
         self._broken: frozenset[str] = frozenset()
         """What did not hold in the runs that this engine is made for."""
-        for kept in (self._engines, self._met):
+        self._misplanned: BackgroundLRUCache[Engine] = BackgroundLRUCache(ENGINES_KEPT, executor)
+        """Engines for shapes for which this one's plan has turned out to be wrong."""
+        for kept in (self._engines, self._met, self._misplanned):
             self.pending.watch(kept)
         self._programs: LRUCache[RunnableProgram] = LRUCache(PROGRAMS_KEPT, RunnableProgram.memory_bytes, table_bytes)
         self.graph = graph
@@ -234,11 +236,14 @@ class Engine(ModelEngine):
             program = None if engine is None else engine.program(shapes)
             return None if program is None else self._programs.put(shapes, program)
         compiled, threads = self.compiled, self.settings.threads
-        return (
-            None
-            if compiled is None
-            else self._programs.get(shapes, lambda: compiled.program(sizes, threads, self.frames))
-        )
+        if compiled is None:
+            return None
+        try:
+            return self._programs.get(shapes, lambda: compiled.program(sizes, threads, self.frames))
+        except OutOfBounds as error:
+            engine = self._exact(shapes, error)
+            program = None if engine is None else engine.program(shapes)
+            return None if program is None else self._programs.put(shapes, program)
 
     def known_program(self, shapes: Shapes) -> RunnableProgram | None:
         """The program for these shapes if there is one already."""
@@ -297,7 +302,9 @@ class Engine(ModelEngine):
     @property
     def variants(self) -> list[Engine]:
         """The engines made for inputs, and for what runs met, that this one has no plan for."""
-        return [engine for engine in dict.fromkeys([*self._engines, *self._met]) if engine is not self]
+        return [
+            engine for engine in dict.fromkeys([*self._engines, *self._met, *self._misplanned]) if engine is not self
+        ]
 
     def serving(self, shapes: Shapes) -> Engine:
         """The engine that runs inputs of these shapes: this one, or one made for them alone, which is waited for."""
@@ -336,8 +343,7 @@ class Engine(ModelEngine):
         if engine.schedule is not None:
             return engine._follow(engine.sizes(shapes) or {}, inputs)
         program = engine.program(shapes)
-        assert program is not None, "Bug: a graph has neither a schedule nor a plan"
-        return program.run(inputs)
+        return engine._run_otherwise(inputs) if program is None else program.run(inputs)
 
     def runner(self, shapes: Shapes) -> Runner | None:
         """What does as `run` for inputs of these shapes, where that follows a schedule; None where it does not."""
@@ -373,11 +379,38 @@ class Engine(ModelEngine):
             return self.schedule.run_owned(inputs, sizes)
         except AssumptionError as error:
             engine = self._made_after(error)
+        except OutOfBounds as error:
+            return self._run_otherwise(inputs, error)
         if engine is None:
             assert self._source is not None, "Bug: what a run tells was not checked before it"
             return self.pending.on_numpy(self._source, inputs)
         self._last_met = engine
         return engine.run(inputs)
+
+    def _run_otherwise(self, inputs: Sequence[Any], why: OutOfBounds | None = None) -> list[Any]:
+        """Do what `run` does for inputs that this engine's plan has turned out to be wrong for."""
+        engine = self._exact(tuple([shape_of(array) for array in inputs]), why)
+        if engine is not None:
+            return engine.run(inputs)
+        assert self._source is not None
+        return self.pending.on_numpy(self._source, inputs)
+
+    def _exact(self, shapes: Shapes, why: OutOfBounds | None = None) -> Engine | None:
+        """An engine for these shapes alone: this one's plan has turned out to be wrong for them, which is reported.
+
+        Where all sizes are known, a node whose kernel goes beyond its operands is seen when it is planned, and is
+        evaluated on NumPy. None if this engine is one for such shapes: NumPy evaluates all nodes.
+        """
+        if why is not None:
+            from jitonnx.log import logger
+
+            logger.warning("For inputs of the shapes %s %s", ", ".join(str(list(shape)) for shape in shapes), why.text)
+        source, types = self._source, self._types_of(shapes)
+        if source is None:
+            raise why or Fail(f"there is no plan for the shapes {shapes}")
+        if types == self._input_types:
+            return None
+        return self._misplanned.get(shapes, lambda stop: self.part(specialise(source, types), stop), When.NOW)
 
     def _attempt(self, inputs: Sequence[Any]) -> list[Any]:
         """Do what `run` does. AssumptionError for what this engine itself has no plan for."""
@@ -388,8 +421,7 @@ class Engine(ModelEngine):
         if self.schedule is not None:
             return self.schedule.run_owned(inputs, sizes)
         program = self.program(shapes)
-        assert program is not None, "Bug: a graph has neither a schedule nor a plan"
-        return program.run(inputs)
+        return self._run_otherwise(inputs) if program is None else program.run(inputs)
 
     def _made_after(self, met: AssumptionError) -> Engine | None:
         """An engine for runs like one that met what was not planned for: one for each assumption that does not hold.

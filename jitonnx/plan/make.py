@@ -135,6 +135,7 @@ def _view(planner: Planner, statement: Statement) -> None:
     if seen is None:
         seen = apply_view(statement.computation, _gathered(planner, value, statement.computation))
         assert seen is not None
+    planner.check(seen)
     planner.bind(statement.outputs[0], seen)
 
 

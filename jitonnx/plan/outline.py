@@ -18,11 +18,12 @@ from jitonnx.kernels.spec import KernelSpec
 from jitonnx.plan.derivation import Derivation, Derived, Evaluator, Kind, completed
 from jitonnx.plan.memory import Lifetime, Placement
 from jitonnx.records import NamedTuple
+from jitonnx.runtime.instantiation import Bounds, Instantiation, Rows
 from jitonnx.runtime.instantiation import Contents as OwnContents
-from jitonnx.runtime.instantiation import Instantiation, Rows
-from jitonnx.runtime.layout import ALIGNMENT
+from jitonnx.runtime.layout import ALIGNMENT, STEP_COLUMNS
 from jitonnx.runtime.program import (
     SPACES,
+    OutOfBounds,
     Program,
     Shapes,
     Space,
@@ -80,6 +81,21 @@ class ArenaBuffer(NamedTuple):
     life: Lifetime
 
 
+class Bound(NamedTuple):
+    """An operand that has to be looked at, whether it lies in its memory. operand: which of those of all calls.
+
+    call: which call's. bytes: which number says how large its memory is. shape, strides: which numbers are its sizes,
+    and how many elements of `itemsize` bytes lie between neighbours along each axis.
+    """
+
+    operand: int
+    call: int
+    bytes: int
+    itemsize: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
 class Contents(NamedTuple):
     """A constant whose elements are numbers. elements: which, row-major."""
 
@@ -116,7 +132,7 @@ class Outline:
     """A plan as programs need it; all that says "which number" names one of `numbers` by its position.
 
     numbers: integers, and expressions over the dimension variables; distinct.
-    assumptions: pairs of numbers that have to be equal.
+    assumptions: pairs of numbers that have to be equal. bounds: of the operands that may not lie in their memory.
     """
 
     def __init__(
@@ -127,10 +143,17 @@ class Outline:
         arena: Sequence[ArenaBuffer],
         constants: Sequence[Constant],
         assumptions: Sequence[tuple[int, int]],
+        bounds: Sequence[Bound],
         numbers: Sequence[DimLike],
     ) -> None:
         self.inputs, self.outputs, self.calls = inputs, outputs, calls
         self.arena, self.constants, self.assumptions, self.numbers = arena, constants, assumptions, numbers
+        self.bounds = bounds
+        self._bounds = Bounds(
+            np.array([bound[:4] for bound in bounds], np.int64).reshape(len(bounds), 4).T.copy(),
+            _padded([bound.shape for bound in bounds], len(numbers)),
+            _padded([bound.strides for bound in bounds], len(numbers)),
+        )
         self._contents = [(n, constant) for n, constant in enumerate(constants) if isinstance(constant, Contents)]
         self._computed: dict[tuple[Maker, tuple[int, ...]], list[tuple[int, int]]] = {}
         """Which constants are which of the arrays that a maker makes, by maker and sizes."""
@@ -177,7 +200,8 @@ class Outline:
         return frozenset(found)
 
     def instantiate(self, sizes: Mapping[str, int], wiring: Wiring) -> Program:
-        """The program for values of the dimension variables. Fail for tensors beyond all memory.
+        """The program for values of the dimension variables. Fail for tensors beyond all memory, OutOfBounds where an
+        operand would lie outside of its own.
 
         This is what a new shape costs: native code that goes by kinds of calls, and NumPy by calls and operands.
         """
@@ -185,14 +209,29 @@ class Outline:
         numbers = derived.numbers
         arena, arena_bytes = self._arena(numbers)
         offsets = numbers[self._offset_rows]
+        columns = np.take(derived.columns, self._kind_of, axis=1)
+        self._bound(offsets, numbers, columns[STEP_COLUMNS.index("tasks")], wiring)
         offsets[self._in_arena] += arena[self._buffers]
         return Program(
-            Steps(wiring, offsets, derived.sizes, np.take(derived.columns, self._kind_of, axis=1)),
+            Steps(wiring, offsets, derived.sizes, columns),
             arena_bytes,
             self._all_constants(numbers),
             Tensors(self.input_kinds, numbers[self._input_rows]),
             Tensors(self.output_kinds, numbers[self._output_rows]),
         )
+
+    def _bound(self, offsets: Words, numbers: Words, tasks: Words, wiring: Wiring) -> None:
+        """Have operands without elements lie at the beginning of their buffers; OutOfBounds for others outside, but for
+        those of calls that are passed over. tasks: of each call."""
+        (operands, calls, nbytes, itemsizes), *axes = self._bounds
+        sizes, strides = (numbers[rows] for rows in axes)
+        spans = (sizes - 1) * strides * itemsizes[:, None]
+        begin = offsets[operands] + np.minimum(spans, 0).sum(axis=1)
+        end = offsets[operands] + itemsizes + np.maximum(spans, 0).sum(axis=1)
+        empty = (sizes <= 0).any(axis=1)
+        offsets[operands[empty]] = 0
+        for place in operands[((begin < 0) | (end > numbers[nbytes])) & ~empty & (tasks[calls] > 0)].tolist():
+            raise OutOfBounds(wiring, place)
 
     def instantiate_natively(
         self, sizes: Mapping[str, int], native: Instantiation, threads: int
@@ -223,6 +262,7 @@ class Outline:
             *self._arena.rows,
             self._offset_rows,
             in_arena,
+            self._bounds,
             self._input_rows,
             self._output_rows,
             [OwnContents(number, one.shape, one.elements) for number, one in contents],
@@ -377,6 +417,11 @@ def _kinds(tensors: Sequence[PlanTensor]) -> TensorKinds:
 
 def _shape_rows(tensors: Sequence[PlanTensor], one: int) -> Words:
     """Which numbers `Tensors.shapes` are. one: which number is 1."""
-    rank = max((len(tensor.shape) for tensor in tensors), default=0)
-    rows = [(*tensor.shape, *(one for _ in range(rank - len(tensor.shape)))) for tensor in tensors]
-    return np.array(rows, np.int64).reshape(len(tensors), rank)
+    return _padded([tensor.shape for tensor in tensors], one)
+
+
+def _padded(shapes: Sequence[Sequence[int]], one: int) -> Words:
+    """Rows of numbers of equal length, filled up with `one`."""
+    rank = max(map(len, shapes), default=0)
+    rows = [(*shape, *(one for _ in range(rank - len(shape)))) for shape in shapes]
+    return np.array(rows, np.int64).reshape(len(shapes), rank)

@@ -12,6 +12,7 @@ A plan is an object of these members; all that names a number does so by its pos
     specs        [family, class, fields] of the kernel library's `spec` modules, in which alone they are looked up
     calls        [spec, sizes, sizes of stages, operands, label]; an operand is three numbers: space, index, offset
     assumptions  pairs that have to be equal, one after the other
+    bounds       [operand, call, bytes, itemsize, sizes, strides] of operands whose place in their memory is looked at
 """
 
 from __future__ import annotations
@@ -25,7 +26,18 @@ from jitonnx.ir import dims
 from jitonnx.ir.dims import Dim, DimLike
 from jitonnx.kernels.spec import KernelSpec
 from jitonnx.plan.memory import Lifetime
-from jitonnx.plan.outline import ArenaBuffer, Array, Call, Computed, Constant, Contents, Operand, Outline, PlanTensor
+from jitonnx.plan.outline import (
+    ArenaBuffer,
+    Array,
+    Bound,
+    Call,
+    Computed,
+    Constant,
+    Contents,
+    Operand,
+    Outline,
+    PlanTensor,
+)
 from jitonnx.runtime.artifact import dtype_named
 from jitonnx.runtime.program import SPACES
 
@@ -75,6 +87,7 @@ def to_message(outline: Outline) -> tuple[Message, list[Array]]:
         "specs": [_spec_row(spec) for spec in specs],
         "calls": calls,
         "assumptions": [row for pair in outline.assumptions for row in pair],
+        "bounds": outline.bounds,
     }
     return message, arrays
 
@@ -101,6 +114,7 @@ def _outline(message: Message, arrays: Sequence[Array]) -> Outline:
         [ArenaBuffer(size, Lifetime(first, last)) for size, first, last in message["arena"]],
         [_constant(constant, arrays) for constant in message["constants"]],
         list(zip(pairs, pairs, strict=True)),
+        [Bound(*numbers, tuple(sizes), tuple(strides)) for *numbers, sizes, strides in message["bounds"]],
         [known[place] for place in message["numbers"]],
     )
 

@@ -15,8 +15,9 @@ from jitonnx.ir.graph import Value
 from jitonnx.ir.types import Shape
 from jitonnx.kernels.parts.packing import aligned
 from jitonnx.plan.calls import KernelCall
+from jitonnx.plan.extents import is_certain
 from jitonnx.plan.memory import Lifetime, lifetimes
-from jitonnx.plan.outline import ArenaBuffer, Call, Computed, Constant, Contents, Operand, Outline, PlanTensor
+from jitonnx.plan.outline import ArenaBuffer, Bound, Call, Computed, Constant, Contents, Operand, Outline, PlanTensor
 from jitonnx.plan.tensor import Buffer, Tensor
 from jitonnx.records import dataclass
 from jitonnx.runtime.program import Flag, Program
@@ -88,6 +89,7 @@ def _outline(plan: Plan, lives: Mapping[Buffer, Lifetime]) -> Outline:
         )
         for call in plan.calls
     ]
+    operands = [(number, tensor) for number, call in enumerate(plan.calls) for tensor in call.tensors]
     return Outline(
         inputs=[
             PlanTensor(value.name, value.dtype.numpy, rows.add_all(shape))
@@ -98,6 +100,18 @@ def _outline(plan: Plan, lives: Mapping[Buffer, Lifetime]) -> Outline:
         arena=[ArenaBuffer(rows.add(buffer.bytes), life) for buffer, life in lives.items()],
         constants=[_constant(rows, buffer) for buffer in plan.constants],
         assumptions=[(rows.add(a), rows.add(b)) for a, b in sorted(plan.assumptions, key=str)],
+        bounds=[
+            Bound(
+                place,
+                call,
+                rows.add(tensor.buffer.bytes),
+                tensor.buffer.dtype.itemsize,
+                rows.add_all(tensor.shape),
+                rows.add_all(tensor.strides),
+            )
+            for place, (call, tensor) in enumerate(operands)
+            if not is_certain(tensor)
+        ],
         numbers=list(rows.numbers),
     )
 

@@ -22,6 +22,7 @@ from jitonnx.mapped import release_pages
 from jitonnx.plan.calls import KernelCall, Stage
 from jitonnx.plan.choices import Choices
 from jitonnx.plan.copies import copy_call
+from jitonnx.plan.extents import is_outside
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.placement import Placement
 from jitonnx.plan.plan import Plan
@@ -228,10 +229,17 @@ class Planner:
 
     def call(self, call: KernelCall) -> KernelCall:
         """Append a call; its origin is that of the group being planned, unless it has one."""
-        if self._group is not None and not call.origin:
-            call.origin = self._group.origin
+        if self._group is not None:
+            call.origin = call.origin or self._group.origin
+            for tensor in call.tensors:
+                self.check(tensor)
         self.plan.calls.append(call)
         return call
+
+    def check(self, tensor: Tensor) -> None:
+        """Have the node being planned left to NumPy where all sizes are known and a tensor is not within its buffer."""
+        if is_outside(tensor):
+            self.unplannable("its kernel would go beyond what it is given; please report this with the model")
 
     @property
     def node(self) -> Node:

@@ -37,7 +37,7 @@ from .trust import distrust
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-FORMAT = 7
+FORMAT = 8
 PAGE_BYTES = 4096
 
 PROLOGUE = struct.Struct(f"<{len(MAGIC)}sIQQQ")

@@ -42,6 +42,15 @@ class Contents(NamedTuple):
     rows: tuple[int, ...]
 
 
+class Bounds(NamedTuple):
+    """Operands that are looked at, whether they lie in their memory. of: [4, operands]: which operand, which step's,
+    the register of its memory's bytes, an element's bytes. shapes, strides: registers [operands, rank]."""
+
+    of: Words
+    shapes: Words
+    strides: Words
+
+
 class Rows(NamedTuple):
     """Which registers the numbers of a plan's programs are, and what else is the same in all.
 
@@ -57,6 +66,7 @@ class Rows(NamedTuple):
     last: Words
     operands: Words
     operand_buffers: Words
+    bounds: Bounds
     inputs: Words
     outputs: Words
     contents: Sequence[Contents]
@@ -160,6 +170,7 @@ class PlanRecord:
             "buffer_steps": rows.buffer_steps,
             "operand_rows": rows.operands,
             "operand_buffers": rows.operand_buffers,
+            **{f"bound_{name}": array for name, array in rows.bounds._asdict().items()},
             "shape_rows": shape_rows,
             "itemsizes": np.concatenate([kind.itemsizes for kind in kinds]),
             "element_rows": np.array([row for one in rows.contents for row in one.rows], np.int64),
@@ -181,6 +192,8 @@ class PlanRecord:
             "kind_count": self._kind_count,
             "size_count": size_count,
             "tensor_count": sum(self.tensors),
+            "bound_count": len(self._rows.bounds.shapes),
+            "bound_rank": self._rows.bounds.shapes.shape[1],
             "pitch": self.pitch,
             "first_limit": limits - sum(self.tensors),
             "element_count": sum(len(one.rows) for one in self._rows.contents),

@@ -82,13 +82,14 @@ PLACED = _words("begin", "end", "first", "last")
 INSTANTIATION = _words(
     "operations", "registers", "results", "missed", "kind_count", "kind_of", "size_count",
     "placement", "buffer_rows", "buffer_steps", "arena_bytes",
-    "operand_rows", "operand_buffers", "tensor_count", "pitch", "shape_rows", "itemsizes", "first_limit",
+    "operand_rows", "operand_buffers", "bound_count", "bound_rank", "bound_of", "bound_shapes", "bound_strides",
+    "tensor_count", "pitch", "shape_rows", "itemsizes", "first_limit",
     "element_count", "element_rows", "own_count", "own_places", "own_begins",
     "common_rows", "limit_places", "outer_places", "common_patches", "operand_count", "patch_count", "step_count",
     "rows", "pointers", "patches", "layout", "bases", "limits", "offsets", "columns", "sizes", "shapes", "elements",
 )  # fmt: skip
 """What programs of a plan are made of (`runtime.instantiation`). The last line is where things lie in a program's
-block, in bytes. `arena_bytes` is -1 before buffers were placed."""
+block, in bytes. `arena_bytes` is -1 before buffers were placed. `bound_...`: `Bounds` of `runtime.instantiation`."""
 
 PATCH = _words("pointer", "base", "offset")
 """It is done before a run: pointer table[pointer] = bases[base] + offset. `pointer` and `base` are byte offsets."""

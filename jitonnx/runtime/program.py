@@ -218,6 +218,26 @@ class Program(NamedTuple):
         return int(self.steps.columns[STEP_COLUMNS.index("nanoseconds")].sum())
 
 
+class OutOfBounds(Fail):
+    """A plan that has a kernel go beyond the memory of an operand for the sizes of a run: it is of no use for them."""
+
+    def __init__(self, wiring: Wiring, place: int) -> None:
+        super().__init__(
+            f"the plan is wrong: {operand_named(wiring, place)} does not lie in its memory. Please report this "
+            "with the model and the shapes of its inputs"
+        )
+
+    def __reduce__(self) -> tuple[type[Fail], tuple[str]]:
+        return Fail, (self.text,)
+
+
+def operand_named(wiring: Wiring, place: int) -> str:
+    """Says which operand one of all operands is."""
+    step = int(np.searchsorted(wiring.ends, place, side="right"))
+    name = wiring.labels[step] or wiring.kernels[step]
+    return f"{SPACES[wiring.spaces[place]]} {wiring.indices[place]} of step {step} ({name})"
+
+
 class Flag(NamedTuple):
     """A word (int64 [1]) that a kernel sets to 1 on an error in the data, such as an index out of range.
 

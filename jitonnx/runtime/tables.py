@@ -15,7 +15,19 @@ from jitonnx.records import NamedTuple
 
 from .driver import driver
 from .layout import ALIGNMENT, LAYOUT, PATCH, ROW, SEPARATION, WORD_BYTES, Record, address
-from .program import SPACES, Flag, Program, Steps, TensorKinds, Wiring, Words, arena_beyond_memory, beyond_memory
+from .program import (
+    SPACES,
+    Flag,
+    OutOfBounds,
+    Program,
+    Steps,
+    TensorKinds,
+    Wiring,
+    Words,
+    arena_beyond_memory,
+    beyond_memory,
+    operand_named,
+)
 from .signature import Signature
 
 if TYPE_CHECKING:
@@ -57,7 +69,7 @@ class Common:
         space, index = wiring.spaces, wiring.indices
         counts = np.array([1, len(constants), *tensors], np.int64)
         for place in np.flatnonzero((index < 0) | (index >= counts[space])).tolist():
-            raise ValueError(_outside(wiring, place))
+            raise ValueError(f"Bug: there is no {operand_named(wiring, place)}")
         _check_memory(wiring, inputs, outputs)
         is_arena, is_constant = space == _ARENA, space == _CONSTANT
         number = np.where(is_constant, index, 0)
@@ -178,8 +190,7 @@ class Tables(NamedTuple):
 def make_tables(program: Program, common: Common, threads: int) -> Tables:
     """Lay a program out for up to `threads` threads. common: of its steps' wiring, and made for its constants.
 
-    Raises Fail for tensors beyond all memory, and ValueError, beginning with "Bug:", for a program that would read or
-    write outside of its own.
+    Raises Fail for tensors beyond all memory, OutOfBounds for operands that begin outside of their own.
     """
     steps = program.steps
     tensor_bytes = np.concatenate([program.inputs.nbytes, program.outputs.nbytes])
@@ -270,16 +281,7 @@ def _check_bytes(program: Program, tensor_bytes: npt.NDArray[np.float64]) -> Non
 
 
 def _check_offsets(steps: Steps, limits: Words) -> None:
-    """Every operand begins within its memory, but for those of steps that are passed over. limits: bytes of it."""
+    """OutOfBounds for an operand that begins outside of its memory, unless its step is passed over. limits: bytes."""
     for place in np.flatnonzero((steps.offsets < 0) | (steps.offsets > limits)).tolist():
         if steps[int(np.searchsorted(steps.wiring.ends, place, side="right"))].tasks:
-            raise ValueError(f"{_outside(steps.wiring, place)} at byte {steps.offsets[place]}")
-
-
-def _outside(wiring: Wiring, place: int) -> str:
-    """Says which operand is wrong."""
-    step = int(np.searchsorted(wiring.ends, place, side="right"))
-    return (
-        f"Bug: step {step} ({wiring.labels[step] or wiring.kernels[step]}) has an operand outside of its memory: "
-        f"{SPACES[wiring.spaces[place]]} {wiring.indices[place]}"
-    )
+            raise OutOfBounds(steps.wiring, place)

@@ -16,7 +16,7 @@ from jitonnx.plan import derivation
 from jitonnx.runtime.cache import KernelCache
 from jitonnx.runtime.frames import FramePool
 from jitonnx.runtime.layout import ROW
-from jitonnx.runtime.program import Program
+from jitonnx.runtime.program import OutOfBounds, Program
 from jitonnx.runtime.tables import Tables, make_tables
 from tests.session.models import model, node, tensor
 
@@ -61,7 +61,11 @@ def test_as_python_makes_them(source: Any, threads: int) -> None:
         names = outline._derivation.evaluate.variables
         for _ in range(40):
             sizes = {name: int(random.integers(1, 40)) * (8 if name in ("h", "w") else 1) for name in names}
-            program = outline.instantiate(sizes, common.wiring)
+            try:
+                program = outline.instantiate(sizes, common.wiring)
+            except OutOfBounds:  # sizes that only runs tell, and none does: more are kept than there are
+                assert outline.instantiate_natively(sizes, part._native, threads) is None
+                continue
             made = outline.instantiate_natively(sizes, part._native, threads)
             if made is None:
                 continue

@@ -133,6 +133,7 @@ def _instantiate(module: ir.Module) -> None:
         code.give(1)
     block.set("limits", 0, arena)
     _place_operands(block)
+    _check_bounds(block)
     _copy_columns(block)
     _copy_elements(block)
     code.give(_lay_out(block))
@@ -148,6 +149,41 @@ def _place_operands(block: _Block) -> None:
         with code.when(code.compare(buffer, ">=", 0)):
             code.store(offset, code.add(code.load(offset), code.load(code.word_at(placed, buffer))))
         block.set("offsets", operand, code.load(offset))
+
+
+def _check_bounds(block: _Block) -> None:
+    """Have operands without elements lie at the beginning of a buffer; give 1 for others that go beyond theirs, unless
+    their steps are passed over."""
+    code, build = block.code, block.code.build
+    count, kinds, rank = (block.number(name) for name in ("bound_count", "kind_count", "bound_rank"))
+    first_tasks = code.multiply(STEP_COLUMNS.index("tasks"), kinds)
+
+    def register(name: str, index: int | ir.Value) -> ir.Value:
+        return block.element("registers", block.element(name, index))
+
+    with code.loop(0, count) as bound:
+        operand, step, memory, itemsize = (
+            block.element("bound_of", code.add(code.multiply(column, count), bound)) for column in range(4)
+        )
+        begin = code.variable(register("operand_rows", operand))
+        end = code.variable(code.add(code.load(begin), itemsize))
+        fewest = code.variable(1)
+        with code.loop(0, rank) as axis:
+            place = code.add(code.multiply(bound, rank), axis)
+            size, stride = (register(name, place) for name in ("bound_shapes", "bound_strides"))
+            span = code.multiply(code.multiply(code.subtract(size, 1), stride), itemsize)
+            code.store(begin, code.add(code.load(begin), code.smaller(span, 0)))
+            code.store(end, code.add(code.load(end), code.larger(span, 0)))
+            code.store(fewest, code.smaller(code.load(fewest), size))
+        empty = code.compare(code.load(fewest), "<=", 0)
+        with code.when(empty):
+            block.set("offsets", operand, WORD(0))
+        behind = code.compare(code.load(end), ">", block.element("registers", memory))
+        outside = build.or_(code.compare(code.load(begin), "<", 0), behind)
+        with code.when(build.and_(build.not_(empty), outside), likely=False):
+            kind = block.element("kind_of", step)
+            with code.when(code.compare(block.element("results", code.add(first_tasks, kind)), ">", 0)):
+                code.give(1)
 
 
 def _copy_columns(block: _Block) -> None:
