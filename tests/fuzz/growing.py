@@ -39,6 +39,7 @@ ONNXRUNTIME_DECIDES = {
     "GridSample": "the reference clamps coordinates, not taps, of cubic points over the border",
     "If": "the reference evaluates captured values by name, and takes those of the wrong graph",
     "Loop": "as If",
+    "LpNormalization": "the reference sums signed elements where p is 1",
     "LpPool": "as AveragePool",
     "MaxPool": "as AveragePool",
     "Resize": "the reference aligns corners of sizes that are not rounded",

@@ -90,7 +90,7 @@ def test_a_refusal_is_found_unless_all_refuse(monkeypatch: pytest.MonkeyPatch) -
         raise jitonnx.errors.Fail("no")
 
     monkeypatch.setattr("tests.fuzz.judging.session", refuse)
-    assert judge(fine) == Finding("refused", "Fail: no")
+    assert judge(fine) == Finding("refused", f"Fail: {jitonnx.errors.Fail('no')}")
 
 
 @pytest.mark.parametrize(

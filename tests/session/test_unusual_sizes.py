@@ -64,6 +64,14 @@ def check(source: bytes, feeds: Feeds) -> None:
                 np.testing.assert_allclose(one, other, 1e-5, 1e-5, err_msg=str(shapes))
 
 
+@pytest.mark.parametrize("divisor", [-4, -2, 2, 3])
+def test_sizes_and_their_differences_are_divided_towards_zero(divisor: int) -> None:
+    text = "(float[a,b] x) => (int64[2] y, int64[2] z) { s = Shape(x) y = Div(s, d) t = Sub(s, five) z = Div(t, d) }"
+    sizes = ((9, 31), (2, 33), (3, 8), (7, 6), (2, 2), (1, 9))
+    numbers = {"d": np.int64([divisor, divisor]), "five": np.int64([5, 5])}
+    check(parsed(text, **numbers), [{"x": ramp(*size)} for size in sizes])
+
+
 @pytest.mark.parametrize("node", ["Add(a, b)", "Mul(b, a)", "Where(t, b, a)", "Where(t, a, b)"])
 def test_a_last_part_of_one_element_is_repeated(node: str) -> None:
     text = f"(float[n] x) => (float[m] y) {{ a, b = Split<axis=0, num_outputs=2>(x) y = {node} }}"

@@ -102,12 +102,13 @@ class Div(Binary):
     symbolic = True
 
     def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        if a.dtype == object:
-            return _elements(_divide_dims)(a, b)
         if a.dtype.kind not in "iu":
             return a / b
         _check_divisors(b)
         return _truncated_division(a, b)
+
+    def evaluate_sizes(self, context: InferenceContext, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return _elements(functools.partial(_divide_dims, context))(a, b)
 
     def scalar(self, a: e.Expr, b: e.Expr) -> e.Expr:
         return a / b
@@ -132,11 +133,17 @@ def _lower_check(to: Lowering, b: Value | None) -> None:
         to.check(to.map(e.equal(e.operand(0, b.dtype), 0), b), _BY_ZERO)
 
 
-def _divide_dims(a: dims.DimLike, b: dims.DimLike) -> dims.DimLike:
-    """Sizes are not negative, where rounding down and truncation agree; plain integers may be negative."""
+def _divide_dims(context: InferenceContext, a: dims.DimLike, b: dims.DimLike) -> dims.DimLike:
+    """a / b, towards zero: rounded down where a is not negative, as sizes are. What differences are is assumed."""
     if isinstance(a, int) and isinstance(b, int):
         return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-    return dims.floor_divide(a, b)
+    if isinstance(b, int) and b < 0:
+        return 0 - _divide_dims(context, a, -b)
+    if dims.not_negative(a) or context.assume_equal(dims.maximum(a, 0), a):
+        return dims.floor_divide(a, b)
+    if context.assume_equal(dims.minimum(a, 0), a):  # the feeds of an example
+        return 0 - dims.floor_divide(0 - a, b)
+    raise DataDependentError(f"whether {a} is negative depends on the sizes")
 
 
 def _truncated_division(a: np.ndarray, b: np.ndarray) -> np.ndarray:
