@@ -410,7 +410,7 @@ class Engine(ModelEngine):
             raise why or Fail(f"there is no plan for the shapes {shapes}")
         if types == self._input_types:
             return None
-        return self._misplanned.get(shapes, lambda stop: self.part(specialise(source, types), stop), When.NOW)
+        return self._misplanned.get(shapes, lambda stop: self.part(types, stop=stop), When.NOW)
 
     def _attempt(self, inputs: Sequence[Any]) -> list[Any]:
         """Do what `run` does. AssumptionError for what this engine itself has no plan for."""

@@ -28,12 +28,15 @@ def is_certain(tensor: Tensor) -> bool:
 
 def is_outside(tensor: Tensor) -> bool:
     """Whether a tensor, all of whose sizes are known, has elements outside of its buffer."""
-    if not known((*tensor.shape, *tensor.strides, tensor.offset, tensor.buffer.elements)) or 0 in tensor.shape:
+    offset, elements = tensor.offset, tensor.buffer.elements
+    shape, strides = ([dim for dim in dims if isinstance(dim, int)] for dims in (tensor.shape, tensor.strides))
+    if (
+        not (known((*tensor.shape, *tensor.strides)) and isinstance(offset, int) and isinstance(elements, int))
+        or 0 in shape
+    ):
         return False
-    spans = [(dim - 1) * stride for dim, stride in zip(tensor.shape, tensor.strides, strict=True)]
-    first = tensor.offset + sum(min(span, 0) for span in spans)  # type: ignore[type-var]
-    last = tensor.offset + sum(max(span, 0) for span in spans)  # type: ignore[type-var]
-    return first < 0 or last >= tensor.buffer.elements  # type: ignore[operator]
+    spans = [(dim - 1) * stride for dim, stride in zip(shape, strides, strict=True)]
+    return offset + sum(min(span, 0) for span in spans) < 0 or offset + sum(max(span, 0) for span in spans) >= elements
 
 
 def _is_simple(dim: DimLike) -> bool:

@@ -114,7 +114,10 @@ def _outline(message: Message, arrays: Sequence[Array]) -> Outline:
         [ArenaBuffer(size, Lifetime(first, last)) for size, first, last in message["arena"]],
         [_constant(constant, arrays) for constant in message["constants"]],
         list(zip(pairs, pairs, strict=True)),
-        [Bound(*numbers, tuple(sizes), tuple(strides)) for *numbers, sizes, strides in message["bounds"]],
+        [
+            Bound(operand, call, size, itemsize, tuple(shape), tuple(strides))
+            for operand, call, size, itemsize, shape, strides in message["bounds"]
+        ],
         [known[place] for place in message["numbers"]],
     )
 

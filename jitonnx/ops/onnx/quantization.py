@@ -9,7 +9,7 @@ products of the pixels that a tap reads with the tap's weights.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -146,13 +146,16 @@ class QuantizeLinear(_Linear):
             if self.precision and DType(self.precision) is not DType.FLOAT:
                 narrow = DType(self.precision)
                 number = e.cast(e.cast(e.cast(number, narrow) / e.cast(step, narrow), narrow), DType.FLOAT)
-            elif (zeros := _one_zero_point(zero_point, dtype)) is not None and divides_by_factor(scale.constant):
-                steps = to.constant(scale.constant.reshape(()))
-                given = (steps, *map(to.constant, bounds_of_quotient(scale.constant, zeros)))
-                number = bounded_quotient(number, *(e.operand(n, DType.FLOAT) for n in range(1, 5)))
-                shift = e.operand(5, DType.INT32)
-                whole = e.cast(e.nearest_low(number) + shift if zeros.any() else e.nearest_low(number), dtype)
-                return to.map(whole, x, *given, *([to.constant(zeros.astype(np.int32))] if zeros.any() else []))
+            elif (
+                divides_by_factor(divisor := scale.constant)
+                and (zeros := _one_zero_point(zero_point, dtype)) is not None
+            ):
+                bounds = [to.constant(one) for one in (divisor.reshape(()), *bounds_of_quotient(divisor, zeros))]
+                whole = e.nearest_low(bounded_quotient(number, *(e.operand(n, DType.FLOAT) for n in range(1, 5))))
+                if not zeros.any():
+                    return to.map(e.cast(whole, dtype), x, *bounds)
+                shift = to.constant(zeros.astype(np.int32))
+                return to.map(e.cast(whole + e.operand(5, DType.INT32), dtype), x, *bounds, shift)
             else:
                 number = number / step
         if zero_point is None or (zero_point.constant is not None and not zero_point.constant.any()):
@@ -442,7 +445,7 @@ def _multiplied(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 # ---------------------------------------------------------------- parts in computations
 
 
-def divides_by_factor(scale: np.ndarray | None) -> bool:
+def divides_by_factor(scale: np.ndarray | None) -> TypeGuard[np.ndarray]:
     """Whether a constant is one normal float32 with a normal reciprocal, away from where products underflow."""
     if scale is None or scale.size != 1 or scale.dtype != np.float32:
         return False
