@@ -11,13 +11,14 @@ from jitonnx.ir.dims import DimLike
 class AssumptionError(Exception):
     """A run met sizes that the schedule was planned without: an assumption about them does not hold.
 
-    pair: the two sizes that were taken to be equal, if that is what does not hold. sizes: values of the dimension
-    variables, as far as the run has bound them.
+    pair: the two sizes that were taken to be equal, if that is what does not hold. untold: the value whose elements
+    were taken for sizes and are none, if it is that. sizes: values of the dimension variables, as far as the run has
+    bound them.
     """
 
-    def __init__(self, text: str, pair: Pair | None = None) -> None:
+    def __init__(self, text: str, pair: Pair | None = None, untold: str = "") -> None:
         super().__init__(text)
-        self.pair = pair
+        self.pair, self.untold = pair, untold
         self.sizes: Mapping[str, int] = {}
 
 

@@ -428,14 +428,15 @@ class Engine(ModelEngine):
 
         None while it is left to the background, and for what no engine can be made for: NumPy says what is wrong.
         """
-        broken = str(met.pair)
-        if met.pair is None or broken in self._broken:
+        broken = met.untold or str(met.pair)
+        if (met.pair is None and not met.untold) or broken in self._broken:
             return None
+        untold = self.graph.assumptions.untold | ({met.untold} if met.untold else set())
 
         def make(stop: threading.Event | None) -> Engine:
             assert self._source is not None, "Bug: what a run tells was not checked before it"
             try:
-                made = self.part(self._input_types, Assumptions(met.sizes), stop)
+                made = self.part(self._input_types, Assumptions(met.sizes, untold=untold), stop)
             except GraphError:
                 return self
             made._broken = self._broken | {broken}
@@ -502,7 +503,7 @@ class Engine(ModelEngine):
             return found
         types, examples = self._types_like(shapes)
         try:
-            made = self.part(types, Assumptions(examples), stop)
+            made = self.part(types, Assumptions(examples, untold=self.graph.assumptions.untold), stop)
         except GraphError as error:
             raise self._misfit(shapes, examples, error) from error
         if not made._accepts(shapes):

@@ -239,7 +239,10 @@ class _Given:
             raise AssumptionError(f"{self.value!r} has the rank {len(shape)}")
         elements = bind(sizes, self.bindings, array)
         if elements and min(elements) < 0:
-            raise AssumptionError(f"{self.value.name!r} was taken to hold sizes, and has negative elements")
+            name = next(name for name, binding in self.bindings if binding.element).rpartition("[")[0]
+            raise AssumptionError(
+                f"{self.value.name!r} was taken to hold sizes, and has negative elements", untold=name
+            )
         same = (
             all([shape[axis] == size for axis, size in self._fixed])
             and all([shape[axis] == sizes[name] for axis, name in self._named])

@@ -33,10 +33,16 @@ class Assumptions:
     examples: values of the dimension variables for which what is assumed has to hold; without them the usual case is.
     demands_only: nothing but demands may be taken for granted, so that the graph is one for all sizes. What else would
     have to be assumed is left to the run.
+    untold: names of values whose elements are no sizes, and so never become variables: a run showed negative ones.
     """
 
-    def __init__(self, examples: Mapping[str, int] | None = None, demands_only: bool = False) -> None:
-        self.examples, self.demands_only = examples, demands_only
+    def __init__(
+        self,
+        examples: Mapping[str, int] | None = None,
+        demands_only: bool = False,
+        untold: frozenset[str] = frozenset(),
+    ) -> None:
+        self.examples, self.demands_only, self.untold = examples, demands_only, untold
         self.settled: dict[DimLike, DimLike] = {}
         """Expressions that equal a number, and that number: inference puts it in their place."""
         self.taken: Taken | None = None
@@ -71,7 +77,7 @@ class Assumptions:
 
     def apart(self) -> Assumptions:
         """Assumptions of their own, without a note, that answer as these do."""
-        other = Assumptions(self.examples, self.demands_only)
+        other = Assumptions(self.examples, self.demands_only, self.untold)
         other.settled, other.taken = self.settled, self.taken
         return other
 

@@ -40,7 +40,7 @@ def solved(graph: Graph) -> Graph:
         if len(values) + len(settled) == known:
             break
         known = len(values) + len(settled)
-        assumptions = Assumptions(graph.assumptions.examples)
+        assumptions = Assumptions(graph.assumptions.examples, untold=graph.assumptions.untold)
         assumptions.settled = {dim: size for dim, (size, _) in settled.items()}
         kept = {*used, *(pair for _, pair in settled.values())}
         for pair in graph.assumptions:

@@ -267,9 +267,10 @@ class Graph:
                     one.contents = contents
             if _is_known(value):
                 return
-        if signed or (node is None and value not in self.inputs):
+        name = f"{self.scope}{value.name}"
+        if signed or (node is None and value not in self.inputs) or name in self.assumptions.untold:
             return
-        names = [f"{self.scope}{value.name}[{place}]" for place in range(count)]
+        names = [f"{name}[{place}]" for place in range(count)]
         value.contents, value.measured = contents_array([variable(name) for name in names], value.shape), True  # type: ignore[arg-type]
         for place, name in enumerate(names):
             self.bindings[name] = Binding(value, place, element=True)

@@ -207,3 +207,22 @@ def test_errors_of_models_and_inputs_are_none(recwarn: Any) -> None:
     with pytest.raises(errors.InvalidArgument):
         InferenceSession(small()).run(None, {"x": numbers(3, 5)})
     assert not [one for one in recwarn if issubclass(one.category, DefectWarning)]
+
+
+def test_a_number_taken_for_a_size_that_is_negative() -> None:
+    """It costs what reads it its kernel, and no run is evaluated on NumPy as a whole."""
+    nodes = [
+        node("Mul", ["e", "one"], ["n"]),
+        node("Range", ["zero", "n", "one"], ["r"]),
+        node("Cast", ["r"], ["f"], to=1),
+        node("ReduceSum", ["f"], ["s"], keepdims=0),
+        node("MatMul", ["x", "w"], ["p"]),
+        node("Add", ["p", "s"], ["y"]),
+    ]
+    constants = {"one": np.int64(1), "zero": np.int64(0), "w": numbers(4, 4)}
+    data = model(nodes, [tensor("x", ("N", 4)), tensor("e", (), 7)], [tensor("y", ("N", 4))], constants)
+    theirs, ours = onnxruntime.InferenceSession(data), InferenceSession(data)
+    for count in (3, -2, 2, -1, 0, 5):
+        feeds = {"x": numbers(3, 4), "e": np.array(count)}
+        np.testing.assert_allclose(ours.run(None, feeds)[0], theirs.run(None, feeds)[0], 1e-5, 1e-5)
+    assert ours._model.compiled().engine.status().numpy_runs == 0
