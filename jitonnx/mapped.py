@@ -5,7 +5,7 @@ needed any more, and the pages would only count as memory of the process.
 
 A mapping shows what is written to its file, and pages behind the end of one that was cut off end the process when they
 are touched. So whoever reads a mapped file compares its size and time before, and behind, which `check_unchanged` does;
-and what runs read is copied where it is small. Imports nothing of ours.
+and what runs read is copied where it is small. Of ours imports errors alone.
 """
 
 from __future__ import annotations
@@ -18,14 +18,16 @@ from typing import Any
 
 import numpy as np
 
+from jitonnx.errors import Fail
+
 READ_BYTES = 1 << 20
 """Files of so many bytes are read: that takes 0.2 ms, a hundredth of the shortest start."""
 COPIED_BYTES = 16 << 20
 """Weights that runs read where they lie are copied up to so many bytes of a plan: 3 to 5 ms of a start."""
 
 
-class FileChangedError(OSError):
-    """A mapped file was written to."""
+class FileChangedError(Fail):
+    """A mapped file was written to while a model was in use that reads it."""
 
 
 class FileMap(mmap.mmap):

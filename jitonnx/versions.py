@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"
 """jitonnx's version; pyproject.toml reads it from here."""
 
 

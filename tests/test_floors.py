@@ -180,7 +180,7 @@ MODULES: dict[str, set[str]] = {
     "jobs": {"errors", "forks"},
     "log": set(),
     "magic": set(),
-    "mapped": set(),
+    "mapped": {"errors"},
     "metadata": {"records"},
     "opening": {
         "defects",

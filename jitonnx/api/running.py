@@ -25,7 +25,7 @@ from jitonnx.ending import check_end, ended_by
 from jitonnx.errors import EngineError, Fail, InvalidArgument, RuntimeException
 from jitonnx.ir.declaration import Declaration
 from jitonnx.ir.errors import GraphError, InferenceError
-from jitonnx.mapped import FileChangedError, FileMap, check_unchanged
+from jitonnx.mapped import FileMap, check_unchanged
 from jitonnx.records import NamedTuple
 
 if TYPE_CHECKING:
@@ -407,12 +407,9 @@ def _unchanged(files: Sequence[FileMap], entry: Callable[[Any], Outputs | None],
 
 
 def _checked(files: Sequence[FileMap], run: Callable[[], _T]) -> _T:
-    try:
-        check_unchanged(files)
-        outputs = run()
-        check_unchanged(files)
-    except FileChangedError as error:
-        raise Fail(str(error)) from error
+    check_unchanged(files)
+    outputs = run()
+    check_unchanged(files)
     return outputs
 
 
@@ -454,4 +451,4 @@ def _as_ours(error: Exception) -> Exception | None:
         return RuntimeException(f"There is not enough memory for the model at these sizes: {error}")
     if is_defect(error):
         return None if strict() else EngineError(f"jitonnx failed: {told(error)}. Please report this with the model")
-    return Fail(str(error)) if isinstance(error, (GraphError, InferenceError, FileChangedError)) else None
+    return Fail(str(error)) if isinstance(error, (GraphError, InferenceError)) else None

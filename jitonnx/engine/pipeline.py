@@ -402,9 +402,8 @@ class Engine(ModelEngine):
         evaluated on NumPy. None if this engine is one for such shapes: NumPy evaluates all nodes.
         """
         if why is not None:
-            from jitonnx.log import logger
-
-            logger.warning("For inputs of the shapes %s %s", ", ".join(str(list(shape)) for shape in shapes), why.text)
+            given = ", ".join(str(list(shape)) for shape in shapes)
+            survive(why, f"making the program for inputs of the shapes {given}", "a plan for these alone is made")
         source, types = self._source, self._types_of(shapes)
         if source is None:
             raise why or Fail(f"there is no plan for the shapes {shapes}")

@@ -222,10 +222,7 @@ class OutOfBounds(Fail):
     """A plan that has a kernel go beyond the memory of an operand for the sizes of a run: it is of no use for them."""
 
     def __init__(self, wiring: Wiring, place: int) -> None:
-        super().__init__(
-            f"the plan is wrong: {operand_named(wiring, place)} does not lie in its memory. Please report this "
-            "with the model and the shapes of its inputs"
-        )
+        super().__init__(f"Bug: the plan is wrong: {operand_named(wiring, place)} does not lie in its memory")
 
     def __reduce__(self) -> tuple[type[Fail], tuple[str]]:
         return Fail, (self.text,)

@@ -281,7 +281,7 @@ def test_damage(tmp_path: Path) -> None:
         path.write_bytes(whole)
         spoil(path, offset)
         with pytest.raises(errors.Fail, match="damaged"):
-            jitonnx.InferenceSession(path)
+            jitonnx.load(path)
 
 
 def message() -> tuple[dict[str, Any], list[Any]]:
