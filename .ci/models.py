@@ -10,7 +10,7 @@ import numpy as np
 import jitonnx
 from bench import zoo
 from bench.models import difference
-from jitonnx.interpreter import evaluate
+from jitonnx.engine.interpreter import evaluate
 from jitonnx.model import load
 
 LARGEST = 1e-4

@@ -8,9 +8,9 @@ import tempfile
 import numpy as np
 
 import jitonnx
-from jitonnx import demo
-from jitonnx.interpreter import evaluate
+from jitonnx.engine.interpreter import evaluate
 from jitonnx.model import load
+from jitonnx.tools import demo
 
 images, labels = demo.test_images()
 graph = load(demo.model_path()).graph

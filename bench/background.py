@@ -47,7 +47,7 @@ TOLERANCE = 1e-3
 """Largest difference between the outputs of NumPy and of compiled code, over the largest value."""
 
 
-class Seen(NamedTuple):
+class ObservedLoop(NamedTuple):
     """What the process saw that runs a model meanwhile; seconds since it made its session."""
 
     compiled: float
@@ -72,9 +72,9 @@ def make_session(model: str, mode: str, threads: int) -> Any:
     return jitonnx.InferenceSession(model, options)
 
 
-def run_meanwhile(model: str, threads: int) -> Seen:
+def run_meanwhile(model: str, threads: int) -> ObservedLoop:
     """Run a model while it is compiled in the background. AssertionError if its outputs change with the code."""
-    from jitonnx.interpreter import evaluate
+    from jitonnx.engine.interpreter import evaluate
     from jitonnx.model.load import load
 
     feeds = feeds_of(model)
@@ -105,7 +105,7 @@ def run_meanwhile(model: str, threads: int) -> Seen:
         begin = time.perf_counter()
         evaluate(graph, feeds)
         alone.append(time.perf_counter() - begin)
-    return Seen(compiled, usage.ru_utime + usage.ru_stime, min(alone), on_numpy, compiled_runs)
+    return ObservedLoop(compiled, usage.ru_utime + usage.ru_stime, min(alone), on_numpy, compiled_runs)
 
 
 class SeenBeside(NamedTuple):
@@ -162,7 +162,7 @@ def in_process(task: str, model: Path, threads: int) -> Any:
     return json.loads(done.stdout)
 
 
-def line(name: str, seen: Seen, other: SeenBeside) -> str:
+def line(name: str, seen: ObservedLoop, other: SeenBeside) -> str:
     """A line of the table."""
     steady = statistics.median(other.steady)
     ratios = [seen.alone, statistics.median(seen.on_numpy), max(seen.on_numpy), max(seen.compiled_runs)]
@@ -186,7 +186,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     paths = [options.folder / f"{name}.onnx" for name in options.models] or sorted(options.folder.glob("*.onnx"))
     print(" ".join([f"{'model':30}", *(f"{name:>8}" for name in COLUMNS)]))
     for path in paths:
-        seen = Seen(*in_process("run_meanwhile", path, options.threads))
+        seen = ObservedLoop(*in_process("run_meanwhile", path, options.threads))
         other = SeenBeside(*in_process("run_beside", path, options.threads))
         print(line(path.stem, seen, other), flush=True)
 

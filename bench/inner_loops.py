@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from jitonnx.target import Target
+from jitonnx.target.machine import Target
 
 _STACK = {"x86_64": ("(%rsp", "movq\t%rsp, %rbp", "(%rbp"), "aarch64": ("[sp", "x29, sp", "[x29")}
 """How the stack is addressed, what makes a second register address it, and how that one does."""

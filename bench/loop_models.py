@@ -101,13 +101,13 @@ def gated(length: int = 1000, width: int = WIDTH) -> LoopCase:
     keep = body.add("Sigmoid", g)
     new = body.add("Mul", body.add("Sub", body.constant(1.0, np.float32), keep), body.add("Tanh", x))
     body.rename(body.add("Add", body.add("Mul", keep, "h"), new), "h_next")
-    body.rename("going", "goes_on")
+    body.rename("going", "condition_out")
     body.rename("h_next", "row")
     row = [1, width]
     graph = _body(
         body,
         [_tensor("number", [], TensorProto.INT64), _tensor("going", [], TensorProto.BOOL), _tensor("h", row)],
-        [_tensor("goes_on", [], TensorProto.BOOL), _tensor("h_next", row), _tensor("row", row)],
+        [_tensor("condition_out", [], TensorProto.BOOL), _tensor("h_next", row), _tensor("row", row)],
     )
     writer = _Writer()
     times = writer.add("Gather", writer.add("Shape", "x"), writer.constant(0))
@@ -128,12 +128,12 @@ def product(rows: int, times: int = 100) -> LoopCase:
     """Loop: x = tanh(x W), W of 256 x 256."""
     body = _Writer(prefix="body_")
     body.rename(body.add("Tanh", body.add("MatMul", "x", body.weights(WIDTH, WIDTH))), "x_next")
-    body.rename("going", "goes_on")
+    body.rename("going", "condition_out")
     shape = [rows, WIDTH]
     graph = _body(
         body,
         [_tensor("number", [], TensorProto.INT64), _tensor("going", [], TensorProto.BOOL), _tensor("x", shape)],
-        [_tensor("goes_on", [], TensorProto.BOOL), _tensor("x_next", shape)],
+        [_tensor("condition_out", [], TensorProto.BOOL), _tensor("x_next", shape)],
     )
     writer = _Writer()
     writer.nodes.append(helper.make_node("Loop", [writer.constant(times), "", "start"], ["end"], body=graph))
@@ -153,7 +153,7 @@ def _decoder(
     body.rename(token, "token_next")
     body.rename("token_next", "row")
     ended = body.add("Equal", body.add("ReduceMax", token, keepdims=0), body.constant(0))
-    body.rename(body.add("Not", ended), "goes_on")
+    body.rename(body.add("Not", ended), "condition_out")
     integer = TensorProto.INT64
     graph = _body(
         body,
@@ -164,7 +164,7 @@ def _decoder(
             *(_tensor(before, shape) for before, _, shape, _ in states),
         ],
         [
-            _tensor("goes_on", [], TensorProto.BOOL),
+            _tensor("condition_out", [], TensorProto.BOOL),
             _tensor("token_next", [1], integer),
             *(_tensor(behind, [None] * len(shape)) for _, behind, shape, _ in states),
             _tensor("row", [1], integer),
@@ -258,7 +258,7 @@ def _flags(prefix: str) -> tuple[list[Any], Any]:
         _tensor(f"{prefix}number", [], TensorProto.INT64),
         _tensor(f"{prefix}going", [], TensorProto.BOOL),
     ]
-    return given, _tensor(f"{prefix}goes_on", [], TensorProto.BOOL)
+    return given, _tensor(f"{prefix}condition_out", [], TensorProto.BOOL)
 
 
 def nested(outer: int = 50, inner: int = 20, width: int = 64) -> LoopCase:
@@ -267,14 +267,14 @@ def nested(outer: int = 50, inner: int = 20, width: int = 64) -> LoopCase:
     within.rename(within.add("Tanh", within.add("Add", within.add("Mul", "u", "w"), "s")), "u_next")
     within.rename("inner_going", "inner_goes_on")
     row = [width]
-    given, goes_on = _flags("inner_")
-    graph = _body(within, [*given, _tensor("u", row)], [goes_on, _tensor("u_next", row)])
+    given, condition_out = _flags("inner_")
+    graph = _body(within, [*given, _tensor("u", row)], [condition_out, _tensor("u_next", row)])
     body.nodes.append(helper.make_node("Loop", ["m", "", "s"], ["t"], body=graph))
     body.rename(body.add("Neg", "t"), "s_next")
     body.rename("t", "row")
     body.rename("body_going", "body_goes_on")
-    given, goes_on = _flags("body_")
-    graph = _body(body, [*given, _tensor("s", row)], [goes_on, _tensor("s_next", row), _tensor("row", row)])
+    given, condition_out = _flags("body_")
+    graph = _body(body, [*given, _tensor("s", row)], [condition_out, _tensor("s_next", row), _tensor("row", row)])
     writer = _Writer()
     writer.nodes.append(helper.make_node("Loop", ["n", "", "start"], ["end", "rows"], body=graph))
     counts = [_tensor(name, [], TensorProto.INT64) for name in ("n", "m")]
@@ -327,10 +327,10 @@ def cached_readers(batch: int = 8, length: int = 24, width: int = 64) -> LoopCas
     within.rename(within.add("Tanh", within.add("MatMul", read, within.weights(width, width))), "q_next")
     within.rename(within.add("Concat", "cache", "q_next", axis=0), "cache_next")
     within.rename("inner_going", "inner_goes_on")
-    given, goes_on = _flags("inner_")
+    given, condition_out = _flags("inner_")
     states = [_tensor("cache", ["past", width]), _tensor("q", [1, width])]
     behind = [_tensor("cache_next", [None, width]), _tensor("q_next", [1, width])]
-    graph = _body(within, [*given, *states], [goes_on, *behind])
+    graph = _body(within, [*given, *states], [condition_out, *behind])
     sample = body.add("Gather", "prompts", "body_number")
     first = body.add("Gather", sample, body.constant([0]))
     body.nodes.append(helper.make_node("Loop", ["most", "", sample, first], ["kept", "last"], body=graph))
@@ -345,9 +345,11 @@ def cached_readers(batch: int = 8, length: int = 24, width: int = 64) -> LoopCas
     body.rename("body_going", "body_goes_on")
     body.rename("chosen", "row")
     body.rename(body.add("Add", "sum", "chosen"), "sum_next")
-    given, goes_on = _flags("body_")
+    given, condition_out = _flags("body_")
     graph = _body(
-        body, [*given, _tensor("sum", [1, width])], [goes_on, _tensor("sum_next", [1, width]), _tensor("row", None)]
+        body,
+        [*given, _tensor("sum", [1, width])],
+        [condition_out, _tensor("sum_next", [1, width]), _tensor("row", None)],
     )
     writer = _Writer()
     writer.nodes.append(helper.make_node("Loop", ["batch", "", "start"], ["end", "rows"], body=graph))
@@ -368,13 +370,13 @@ def listed(length: int = 100, width: int = 64) -> LoopCase:
     product = body.add("MatMul", "h", body.weights(width, width))
     body.rename(body.add("Tanh", body.add("Add", product, x)), "h_next")
     body.rename(body.add("SequenceInsert", "list", "h_next"), "list_next")
-    body.rename("going", "goes_on")
+    body.rename("going", "condition_out")
     row = [1, width]
     lists = [helper.make_tensor_sequence_value_info(name, TensorProto.FLOAT, None) for name in ("list", "list_next")]
     graph = _body(
         body,
         [_tensor("number", [], TensorProto.INT64), _tensor("going", [], TensorProto.BOOL), _tensor("h", row), lists[0]],
-        [_tensor("goes_on", [], TensorProto.BOOL), _tensor("h_next", row), lists[1]],
+        [_tensor("condition_out", [], TensorProto.BOOL), _tensor("h_next", row), lists[1]],
     )
     writer = _Writer()
     writer.rename(writer.add("SplitToSequence", "x", axis=0, keepdims=0), "rows")

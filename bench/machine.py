@@ -24,10 +24,10 @@ from typing import Any, NamedTuple
 import llvmlite.binding as llvm
 import numpy as np
 
-from jitonnx.calibration import UNROLL, chains_ir, copy_ir, fma_ir, read_ir
 from jitonnx.kernels.parts.bfloat16 import TILE_FEATURES
-from jitonnx.runtime.cpu import available
-from jitonnx.target import host, named
+from jitonnx.target.calibration import UNROLL, chains_ir, copy_ir, fma_ir, read_ir
+from jitonnx.target.cpu import available
+from jitonnx.target.machine import host, named
 
 Clock = Callable[[], float]
 _PACKAGES = ["jitonnx", "numpy", "llvmlite", "protobuf", "onnx", "onnxruntime", "openvino"]

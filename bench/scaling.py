@@ -25,7 +25,7 @@ import numpy as np
 
 import jitonnx
 from bench.machine import cache_sizes, copy_bandwidth
-from jitonnx.explain import explain
+from jitonnx.tools.explain import explain
 
 THREADS = (1, 2, 4, 8, 16, 32, 64)
 _FROM_MEMORY = 256 << 20

@@ -43,7 +43,7 @@ from bench.clocks import CLOCKS, add_clock
 
 PAUSE_SECONDS = 0.002
 """The other's threads stop spinning in a pause between turns."""
-SETTLED = 3
+PRESCHEDULED = 3
 """So many runs of a stream do not count for single runs."""
 OWN: dict[str, dict[str, list[Any]]] = {
     "detector": {"x": [1, 3, [192, 960, 32], [192, 960, 32]]},
@@ -151,7 +151,7 @@ def row(name: str, cache: str, found: Mapping[str, Any]) -> str:
     """A line of the table."""
     ours, theirs = (np.array(found["first"][runtime]) for runtime in ("jitonnx", "onnxruntime"))
     ours_again, theirs_again = (np.array(found["again"][runtime]) for runtime in ("jitonnx", "onnxruntime"))
-    single = (theirs / ours)[SETTLED:]
+    single = (theirs / ours)[PRESCHEDULED:]
     new = 1e3 * statistics.median(ours - ours_again)
     start = found["start"]
     return (

@@ -18,14 +18,14 @@ from bench import zoo
 from bench.inner_loops import Loop, multiplying_loops
 from jitonnx.codegen.build import kernel_of
 from jitonnx.codegen.code import code_of
-from jitonnx.codegen.emit import emit_assembly
-from jitonnx.computation.lowering import lower
-from jitonnx.kernels.language.module import emit_module
+from jitonnx.codegen.optimization import emit_assembly
+from jitonnx.emit.module import emit_module
+from jitonnx.ir.computation.lowering import lower
 from jitonnx.kernels.spec import KernelSpec
 from jitonnx.model import load
 from jitonnx.passes.pipeline import optimize
 from jitonnx.plan.make import make_plan
-from jitonnx.target import Target, host, of_any_architecture
+from jitonnx.target.machine import Target, host, of_any_architecture
 
 
 def kernels(source: bytes | str, target: Target) -> Iterator[tuple[KernelSpec, list[Loop]]]:
@@ -33,8 +33,8 @@ def kernels(source: bytes | str, target: Target) -> Iterator[tuple[KernelSpec, l
     graph = load(source).graph
     optimize(graph, 99)
     for code in dict.fromkeys(map(code_of, make_plan(lower(graph), target).calls)):
-        module = emit_module(kernel_of(code, target), "kernel", target, code.spec.settled)
-        if loops := multiplying_loops(emit_assembly(module, target, code.spec.settled), target):
+        module = emit_module(kernel_of(code, target), "kernel", target, code.spec.prescheduled)
+        if loops := multiplying_loops(emit_assembly(module, target, code.spec.prescheduled), target):
             yield code.spec, loops
 
 

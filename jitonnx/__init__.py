@@ -10,12 +10,10 @@ The interface is onnxruntime's. Names are imported when they are first used, so 
 
 import importlib
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from jitonnx.alias import (
-        install_as_onnxruntime,
-    )
     from jitonnx.api.adapters import AdapterFormat, LoraAdapter
     from jitonnx.api.binding import (
         IOBinding,
@@ -62,7 +60,18 @@ if TYPE_CHECKING:
         RunOptions,
         SessionOptions,
     )
-    from jitonnx.api.refused import (
+    from jitonnx.api.session import (
+        InferenceSession,
+        load,
+    )
+    from jitonnx.api.sparse import (
+        OrtSparseFormat,
+        SparseTensor,
+    )
+    from jitonnx.api.training import (
+        TrainingSession,
+    )
+    from jitonnx.api.unsupported import (
         ModelCompiler,
         OrtCompileApiFlags,
         OrtEpAssignedNode,
@@ -74,13 +83,12 @@ if TYPE_CHECKING:
         register_execution_provider_library,
         unregister_execution_provider_library,
     )
-    from jitonnx.api.sparse import (
-        OrtSparseFormat,
-        SparseTensor,
-    )
     from jitonnx.api.values import (
         OrtValue,
         copy_tensors,
+    )
+    from jitonnx.compat.alias import (
+        install_as_onnxruntime,
     )
     from jitonnx.custom import (
         register,
@@ -88,22 +96,15 @@ if TYPE_CHECKING:
     from jitonnx.errors import (
         Error,
     )
-    from jitonnx.log import (
-        set_default_logger_severity,
-    )
-    from jitonnx.metadata import (
-        ModelMetadata,
-        NodeArg,
-    )
     from jitonnx.opsets import (
         register_opset,
     )
-    from jitonnx.session import (
-        InferenceSession,
-        load,
+    from jitonnx.support.log import (
+        set_default_logger_severity,
     )
-    from jitonnx.training import (
-        TrainingSession,
+    from jitonnx.support.metadata import (
+        ModelMetadata,
+        NodeArg,
     )
 
     __version__: str
@@ -116,14 +117,14 @@ if not os.path.isdir(os.path.join(_FOLDER, "kernels")):
 _PLACES = {
     "register": "custom",
     "register_opset": "opsets",
-    "InferenceSession": "session",
-    "load": "session",
-    "TrainingSession": "training",
+    "InferenceSession": "api.session",
+    "load": "api.session",
+    "TrainingSession": "api.training",
     "Error": "errors",
-    "ModelMetadata": "metadata",
-    "NodeArg": "metadata",
-    "set_default_logger_severity": "log",
-    "install_as_onnxruntime": "alias",
+    "ModelMetadata": "support.metadata",
+    "NodeArg": "support.metadata",
+    "set_default_logger_severity": "support.log",
+    "install_as_onnxruntime": "compat.alias",
     "RunOptions": "api.options",
     "SessionOptions": "api.options",
     "ExecutionMode": "api.enumerations",
@@ -152,16 +153,16 @@ _PLACES = {
     "get_ep_devices": "api.devices",
     "AdapterFormat": "api.adapters",
     "LoraAdapter": "api.adapters",
-    "ModelCompiler": "api.refused",
-    "OrtCompileApiFlags": "api.refused",
-    "OrtEpAssignedNode": "api.refused",
-    "OrtEpAssignedSubgraph": "api.refused",
-    "OrtEpContextData": "api.refused",
-    "OrtEpContextDataBuffer": "api.refused",
-    "OrtExternalInitializerInfo": "api.refused",
-    "OrtSyncStream": "api.refused",
-    "register_execution_provider_library": "api.refused",
-    "unregister_execution_provider_library": "api.refused",
+    "ModelCompiler": "api.unsupported",
+    "OrtCompileApiFlags": "api.unsupported",
+    "OrtEpAssignedNode": "api.unsupported",
+    "OrtEpAssignedSubgraph": "api.unsupported",
+    "OrtEpContextData": "api.unsupported",
+    "OrtEpContextDataBuffer": "api.unsupported",
+    "OrtExternalInitializerInfo": "api.unsupported",
+    "OrtSyncStream": "api.unsupported",
+    "register_execution_provider_library": "api.unsupported",
+    "unregister_execution_provider_library": "api.unsupported",
     "disable_telemetry_events": "api.environment",
     "enable_telemetry_events": "api.environment",
     "get_all_providers": "api.environment",
@@ -178,8 +179,36 @@ _PLACES = {
 }
 """The module of each public name."""
 
-_PARTS = ("api", "backend", "capi", "custom", "errors", "opsets", "versioning")
+_PARTS = ("api", "custom", "errors", "opsets", "versioning")
 """Modules that code reaches through the package without importing them."""
+
+SHORT_NAMES = {
+    "backend": "jitonnx.compat.backend",
+    "capi": "jitonnx.compat.capi",
+    "changes": "jitonnx.tools.changes",
+    "checker": "jitonnx.model.checker",
+    "explain": "jitonnx.tools.explain",
+    "info": "jitonnx.tools.info",
+    "session": "jitonnx.api.session",
+    "training": "jitonnx.api.training",
+}
+"""Names below the package under which users import modules and packages of its rooms, and where these are."""
+
+
+class _ShortNames:
+    """Finds `jitonnx.capi` and the like, and what is below them: the very modules of their rooms."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> Any:
+        package, _, short = name.partition(".")
+        if package != "jitonnx" or (first := short.partition(".")[0]) not in SHORT_NAMES:
+            return None
+        from jitonnx.support.module_names import spec_of
+
+        return spec_of(name, SHORT_NAMES[first] + short.removeprefix(first))
+
+
+sys.meta_path.insert(0, _ShortNames)
 
 __all__ = [
     "AdapterFormat",
@@ -251,10 +280,10 @@ def __getattr__(name: str) -> Any:
     if name == "__version__":
         value: Any = importlib.import_module("jitonnx.api.environment").get_version_string()
     elif name in _PLACES:
-        with importlib.import_module("jitonnx.forks").critical:
+        with importlib.import_module("jitonnx.support.fork_safety").critical:
             value = getattr(importlib.import_module(f"jitonnx.{_PLACES[name]}"), name)
-    elif name in _PARTS:
-        with importlib.import_module("jitonnx.forks").critical:
+    elif name in _PARTS or name in SHORT_NAMES:
+        with importlib.import_module("jitonnx.support.fork_safety").critical:
             value = importlib.import_module(f"jitonnx.{name}")
     else:
         raise AttributeError(f"module 'jitonnx' has no attribute {name!r}")

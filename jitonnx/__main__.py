@@ -2,6 +2,6 @@
 
 import sys
 
-from jitonnx.cli import main
+from jitonnx.tools.cli import main
 
 sys.exit(main())

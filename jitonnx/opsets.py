@@ -17,14 +17,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from jitonnx.checker import functions
-from jitonnx.checker.nodes import all_nodes, all_tensors, repeated
-from jitonnx.checker.operators import called_by
-from jitonnx.checker.report import Report, quoted
-from jitonnx.checker.rules import RULES
-from jitonnx.checker.walk import Walk
 from jitonnx.errors import Error, Fail, InvalidGraph, InvalidProtobuf
 from jitonnx.ir.schema import Parameter, Schema
+from jitonnx.model.checker import functions
+from jitonnx.model.checker.nodes import all_nodes, all_tensors, repeated
+from jitonnx.model.checker.operators import called_by
+from jitonnx.model.checker.report import Report, quoted
+from jitonnx.model.checker.rules import RULES
+from jitonnx.model.checker.walk import Walk
 from jitonnx.model.external import ExternalData
 from jitonnx.model.load import content_of
 from jitonnx.model.tensors import TensorReader
@@ -43,7 +43,7 @@ from jitonnx.proto import (
     OperatorSetProto,
     TensorProto,
 )
-from jitonnx.records import NamedTuple
+from jitonnx.support.records import NamedTuple
 
 __all__ = ["MAGIC", "RegisteredSet", "read", "register_opset", "write"]
 

@@ -15,7 +15,7 @@ import importlib
 from jitonnx.ir.schema import schemas_in
 from jitonnx.ops.registry import FOLDERS, Registry, canonical
 from jitonnx.ops.registry import registry as default_registry
-from jitonnx.records import NamedTuple
+from jitonnx.support.records import NamedTuple
 
 LAYOUTS = {64: (16, 16, 32), 32: (8, 8, 16)}
 """The keys are the bits of a packed SemVer, the values those of its parts. The IR specification has 64, the versioning

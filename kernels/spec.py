@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
-from jitonnx.records import NamedTuple, dataclass
+from jitonnx.support.records import NamedTuple, dataclass
 
 
 class Work(NamedTuple):
@@ -29,7 +29,7 @@ class KernelSpec:
     BUFFERS: ClassVar[Any]
     SIZES: ClassVar[Any]
     """A record that extends another has what `complete` adds behind what the planner gives."""
-    SETTLED: ClassVar[bool] = False
+    PRESCHEDULED: ClassVar[bool] = False
     """Whether its loops are to run as they are written: a few of LLVM's passes then do for it, which take a tenth of
     the time of all, and addresses are stepped as the kernel says. So it was measured where it is set: transposing
     copies would take 3 to 8 % longer, small windows of pooling up to 20 %."""
@@ -41,9 +41,9 @@ class KernelSpec:
     """Pairs of buffers, one read and one written, that may be the same memory as a whole."""
 
     @property
-    def settled(self) -> bool:
-        """SETTLED, of this spec."""
-        return self.SETTLED
+    def prescheduled(self) -> bool:
+        """PRESCHEDULED, of this spec."""
+        return self.PRESCHEDULED
 
     @property
     def family(self) -> str:

@@ -13,9 +13,9 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from jitonnx import forks
 from jitonnx.proto import schemas
-from jitonnx.records import NamedTuple
+from jitonnx.support import fork_safety
+from jitonnx.support.records import NamedTuple
 
 _SCHEMAS = {"onnx": schemas.ONNX}
 
@@ -27,7 +27,7 @@ class Schema(NamedTuple):
     constants: Mapping[str, int]
 
 
-@forks.once
+@fork_safety.once
 def schema(name: str) -> Schema:
     """The schema of a name; "onnx" is the only one."""
     library = _library()

@@ -6,7 +6,7 @@ import tempfile
 import pytest
 from hypothesis import settings
 
-from jitonnx.defects import STRICT
+from jitonnx.ir.defects import STRICT
 from tests.machines import MACHINES, USUAL, pretend
 
 CACHE_VARIABLE = "JITONNX_CACHE_DIR"

@@ -25,11 +25,11 @@ from unittest import mock
 
 import numpy as np
 
-from jitonnx.draws import is_state
-from jitonnx.engine.programs import CompiledOutline
-from jitonnx.runtime.frames import FramePool, Loadable
+from jitonnx.engine.programs import CompiledParametricProgram
+from jitonnx.runtime.execution_contexts import ExecutionContextPool, Loadable
 from jitonnx.runtime.layout import address
 from jitonnx.runtime.program import Program, Words
+from jitonnx.support.draws import is_state
 from tests.kernels.guarded import guarded_bytes
 
 _PROTOTYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
@@ -46,24 +46,24 @@ def guarded(in_front: bool = False) -> Iterator[None]:
 
     in_front: they lie in front of it, what is read or written before a beginning then stops the process.
     """
-    made: dict[int, tuple[Program, CompiledOutline, dict[str, int]]] = {}
-    make = CompiledOutline._made
+    made: dict[int, tuple[Program, CompiledParametricProgram, dict[str, int]]] = {}
+    make = CompiledParametricProgram._made
 
-    def noted(self: CompiledOutline, sizes: Any, threads: int) -> Any:
+    def noted(self: CompiledParametricProgram, sizes: Any, threads: int) -> Any:
         program, tables = make(self, sizes, threads)
         made[id(program)] = program, self, dict(sizes)
         return program, tables
 
-    def prepared(pool: FramePool, loadable: Loadable, bases: Words, stamps: Words | None = None) -> Any:
+    def prepared(pool: ExecutionContextPool, loadable: Loadable, bases: Words, stamps: Words | None = None) -> Any:
         _, outline, sizes = made.get(id(loadable.program), (None, None, {}))
         return lambda: _Run(loadable, outline, sizes, bases.tolist(), in_front).flags()
 
     with (
-        mock.patch.object(CompiledOutline, "_made", noted),
-        mock.patch.object(FramePool, "prepared", prepared),
+        mock.patch.object(CompiledParametricProgram, "_made", noted),
+        mock.patch.object(ExecutionContextPool, "prepared", prepared),
         mock.patch("jitonnx.runtime.executable.make_entry", lambda *_: None),
         mock.patch("jitonnx.engine.resized.supported", lambda: False),
-        mock.patch("jitonnx.engine.schedule.chains_of", lambda *_: {}),
+        mock.patch("jitonnx.engine.schedule.bytecode_of", lambda *_: {}),
     ):
         yield
 
@@ -97,7 +97,12 @@ class _Run:
     """One run of a program. outline, sizes: what it was made of, which tells the buffers of the arena apart."""
 
     def __init__(
-        self, loadable: Loadable, outline: CompiledOutline | None, sizes: dict[str, int], bases: list[int], front: bool
+        self,
+        loadable: Loadable,
+        outline: CompiledParametricProgram | None,
+        sizes: dict[str, int],
+        bases: list[int],
+        front: bool,
     ) -> None:
         self._loadable, self._program, self._front = loadable, loadable.program, front
         program = self._program
@@ -127,7 +132,7 @@ class _Run:
         return flags[place] if place in flags else self._copy(place, array.nbytes)
 
     def _buffers(
-        self, compiled: CompiledOutline | None, sizes: dict[str, int]
+        self, compiled: CompiledParametricProgram | None, sizes: dict[str, int]
     ) -> tuple[list[np.ndarray], list[tuple[int, int]]]:
         """The memory of the arena, and for each operand the number of its buffer and its offset there."""
         steps = self._program.steps

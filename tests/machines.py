@@ -14,10 +14,10 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from jitonnx import target as targets
 from jitonnx.runtime import threads
-from jitonnx.runtime.cpu import _NAMED, available, this_machine
-from jitonnx.target import Target, of_any_architecture
+from jitonnx.target import machine as targets
+from jitonnx.target.cpu import _NAMED, available, this_machine
+from jitonnx.target.machine import Target, of_any_architecture
 
 USUAL = "usual"
 
@@ -44,7 +44,12 @@ MACHINES = {
 _V_OF_WIDTH = {64: "x86-64-v4", 32: "x86-64-v3", 16: "x86-64-v2"}
 _KIND_OF_WIDTH = {64: "sapphirerapids", 32: "haswell", 16: "x86-64-v2"}
 _real, _real_quota = targets.host, threads.cgroup_quota
-READERS = ("jitonnx.target.host", "jitonnx.runtime.threads.cgroup_quota", "os.sched_getaffinity", "os.cpu_count")
+READERS = (
+    "jitonnx.target.machine.host",
+    "jitonnx.runtime.threads.cgroup_quota",
+    "os.sched_getaffinity",
+    "os.cpu_count",
+)
 """What tells code about this machine; `pretend` replaces it. Besides, `runtime.cpu.available` says what code runs."""
 
 

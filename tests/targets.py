@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from jitonnx.kernels.parts.bfloat16 import TILE_FEATURES
-from jitonnx.runtime.cpu import available, this_machine
-from jitonnx.target import Target, host, of_any_architecture
+from jitonnx.target.cpu import available, this_machine
+from jitonnx.target.machine import Target, host, of_any_architecture
 
 ON_X86_64 = this_machine()[0] == "x86_64"
 on_x86_64 = pytest.mark.skipif(not ON_X86_64, reason="is about CPUs of x86-64")
@@ -23,8 +23,8 @@ needs_bfloat16_products = pytest.mark.skipif(
 
 
 def named(cpu: str) -> Target:
-    """Do what `jitonnx.target.named` does, but on any machine, so that tests can be collected there. A Zen 4 is one
-    without SSE4a, which Intel's CPUs lack and no kernel uses, so that its kernels run on these, too."""
+    """Do what `jitonnx.target.machine.named` does, but on any machine, so that tests can be collected there. A Zen 4 is
+    one without SSE4a, which Intel's CPUs lack and no kernel uses, so that its kernels run on these, too."""
     if cpu == "host":
         return host()
     target = of_any_architecture(cpu)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from jitonnx import target as targets
 from jitonnx.runtime import threads
+from jitonnx.target import machine as targets
 from tests import machines
 from tests.machines import MACHINES, USUAL
 
@@ -19,16 +19,16 @@ _SOURCES = re.compile(
 )
 """What tells of the machine."""
 _READERS = {
-    "jitonnx/runtime/cpu.py": "what the CPU is, and whether code runs on it",
+    "jitonnx/target/cpu.py": "what the CPU is, and whether code runs on it",
     "jitonnx/runtime/threads.py": "how many CPUs there are; pretended",
-    "jitonnx/target.py": "the CPU that code is made for; pretended",
-    "jitonnx/cores.py": "of that, what a core does in a cycle",
-    "jitonnx/calibration.py": "the same, measured",
-    "jitonnx/saved/model_cache.py": "a key: kept models are for one CPU",
+    "jitonnx/target/machine.py": "the CPU that code is made for; pretended",
+    "jitonnx/target/cores.py": "of that, what a core does in a cycle",
+    "jitonnx/target/calibration.py": "the same, measured",
+    "jitonnx/api/saved/model_cache.py": "a key: kept models are for one CPU",
     "kernels/parts/packing.py": "threads that pack weights, alike for any number of them; pretended",
     "tests/machines.py": "pretends",
     "tests/test_machines.py": "is about that",
-    "tests/test_cores.py": "kinds of cores that are told apart, and measured ones: any figure will do",
+    "tests/target/test_cores.py": "kinds of cores that are told apart, and measured ones: any figure will do",
     "tests/artifact/test_cpu.py": "whether we find what LLVM finds",
     "tests/runtime/test_threads.py": "how CPUs are counted",
 }

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from jitonnx.interpreter import evaluate
+from jitonnx.engine.interpreter import evaluate
 from jitonnx.model import load
 
 

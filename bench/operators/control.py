@@ -59,14 +59,14 @@ def counted_loop(steps: int, size: int) -> Build:
         rows = net.feed((steps, size))
         nodes = [
             helper.make_node("Gather", [rows, "number"], ["row"], axis=0),
-            helper.make_node("Identity", ["go"], ["goes_on"]),
+            helper.make_node("Identity", ["go"], ["condition_out"]),
             *nodes,
         ]
-        number, go, goes_on = (
+        number, go, condition_out = (
             helper.make_tensor_value_info(name, kind, [])
-            for name, kind in (("number", onnx.TensorProto.INT64), ("go", 9), ("goes_on", 9))
+            for name, kind in (("number", onnx.TensorProto.INT64), ("go", 9), ("condition_out", 9))
         )
-        body = helper.make_graph(nodes, "step", [number, go, state], [goes_on, *outputs])
+        body = helper.make_graph(nodes, "step", [number, go, state], [condition_out, *outputs])
         return net.nodes_outputs("Loop", 2, net.feed_array(np.array(steps)), "", net.feed((size,)), body=body)
 
     return build

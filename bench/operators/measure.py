@@ -31,8 +31,8 @@ def measure(
     import onnxruntime
 
     import jitonnx
+    from jitonnx.engine.interpreter import evaluate
     from jitonnx.engine.pipeline import Engine
-    from jitonnx.interpreter import evaluate
     from jitonnx.model import load
 
     model, net = case.make()

@@ -20,13 +20,13 @@ from pathlib import Path
 
 import numpy as np
 
-from jitonnx import forks
 from jitonnx.api.values import OrtValue
 from jitonnx.errors import Fail, InvalidArgument, NoSuchFile
-from jitonnx.flatbuffer import FlatbufferError, Table, Writer, root
 from jitonnx.ir.dtypes import DType
-from jitonnx.records import NamedTuple
-from jitonnx.replacing import replacing
+from jitonnx.support import fork_safety
+from jitonnx.support.atomic_files import replacing
+from jitonnx.support.flatbuffers import FlatbufferError, Table, Writer, root
+from jitonnx.support.records import NamedTuple
 
 _IDENTIFIER = b"TORT"
 _FORMAT = 1
@@ -200,7 +200,7 @@ _MOST_AXES = 32
 def _content(path: str | os.PathLike[str]) -> memoryview:
     """The content of a file."""
     try:
-        with open(path, "rb") as file, forks.safepoint:  # whoever writes to a pipe may have to be forked yet
+        with open(path, "rb") as file, fork_safety.safepoint:  # whoever writes to a pipe may have to be forked yet
             return memoryview(file.read())  # not mapped: adapters are small, and files may be written to
     except FileNotFoundError:
         raise NoSuchFile(f"there is no adapter {os.fspath(path)!r} (the working directory is {Path.cwd()})") from None

@@ -12,13 +12,13 @@ from jitonnx.api.devices import OrtDevice, cpu_alone
 from jitonnx.api.targets import Targets, check_type
 from jitonnx.api.values import OrtValue, OrtValueVector, elements_at
 from jitonnx.errors import InvalidArgument
-from jitonnx.records import NamedTuple
+from jitonnx.support.records import NamedTuple
 
 if TYPE_CHECKING:
     from jitonnx.api.options import RunOptions
     from jitonnx.api.running import Runs
+    from jitonnx.api.session import InferenceSession
     from jitonnx.ir.declaration import Declaration
-    from jitonnx.session import InferenceSession
 
 
 class IOBinding:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jitonnx.records import NamedTuple
+from jitonnx.support.records import NamedTuple
 
 if TYPE_CHECKING:
     from jitonnx.api.description import ModelDescription
+    from jitonnx.api.saved.engine import SavedEngine
     from jitonnx.engine.pipeline import Engine
-    from jitonnx.saved.engine import SavedEngine
 
 
 class CompiledModel(NamedTuple):

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from jitonnx.ir.declaration import Declaration
-from jitonnx.metadata import ModelMetadata, NodeArg
-from jitonnx.records import NamedTuple
+from jitonnx.support.metadata import ModelMetadata, NodeArg
+from jitonnx.support.records import NamedTuple
 
 if TYPE_CHECKING:
     from jitonnx.ir.dims import DimLike

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from jitonnx.ir.dtypes import DType, of_numpy
-from jitonnx.records import NamedTuple
+from jitonnx.support.records import NamedTuple
 
 _NAME = b"dltensor"
 _CPU = 1

@@ -6,9 +6,9 @@ import operator
 import platform
 import sys
 
-from jitonnx import draws
 from jitonnx.api.providers import ALL, CPU
-from jitonnx.versions import VERSION
+from jitonnx.support import draws
+from jitonnx.support.versions import VERSION
 
 INTERFACE_VERSION = "1.31.1"
 """The version of onnxruntime whose interface this is: what code that takes jitonnx for onnxruntime is told."""

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from jitonnx import forks
-from jitonnx.defects import is_defect
 from jitonnx.errors import InvalidArgument, RuntimeException
 from jitonnx.ir.declaration import Declaration, is_named
+from jitonnx.ir.defects import is_defect
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.strings import TEXT_KINDS, string_array
+from jitonnx.support import fork_safety
 
 _PLEASE_FIX = "Please fix either the inputs/outputs or the model."
 
@@ -53,7 +53,7 @@ def unknown_output(name: str, known: Sequence[str]) -> InvalidArgument:
 
 
 def _similar(name: str, names: Iterable[str]) -> str:
-    with forks.critical:
+    with fork_safety.critical:
         import difflib
 
     close = difflib.get_close_matches(name, list(names), 1)

@@ -11,8 +11,8 @@ import numpy as np
 from jitonnx.errors import InvalidArgument
 from jitonnx.ir.declaration import Declaration, is_named
 from jitonnx.ir.dtypes import DType
-from jitonnx.records import dataclass
 from jitonnx.runtime.program import TensorSpec, beyond_memory
+from jitonnx.support.records import dataclass
 
 Shape = tuple[int, ...]
 

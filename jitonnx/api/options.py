@@ -218,7 +218,7 @@ class SessionOptions(_Options):
         """The keys of the configuration entries. (Not in onnxruntime.)"""
         return list(self._entries)
 
-    def settled(self) -> str:
+    def canonical_text(self) -> str:
         """All that was set, as text that is the same for equal options. (Not in onnxruntime.)
 
         Without what only messages depend on, and the number of threads, which other things settle too.

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from jitonnx import forks
 from jitonnx.runtime.executable import Executable
+from jitonnx.support import fork_safety
 
 
 class Profile:
@@ -23,7 +23,7 @@ class Profile:
         self._prefix = prefix
         self.start_nanoseconds = time.time_ns()
         self._start = time.perf_counter()
-        self._lock = forks.lock()
+        self._lock = fork_safety.lock()
         self._events: list[dict[str, Any]] = []
 
     def run(self, executable: Executable, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
-from jitonnx import forks
+from jitonnx.support import fork_safety
 
 PATIENCE_SECONDS = 1.0
 """How long nothing is shown: what is over sooner needs no explanation."""
@@ -26,7 +26,7 @@ class TerminalProgress:
     def __init__(self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._stream: TextIO | None = stream or sys.stderr
         self._clock = clock
-        self._lock = forks.lock()
+        self._lock = fork_safety.lock()
         self._began: float | None = None
         self._written = 0.0
         self._shown = False

@@ -15,32 +15,32 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
 import numpy as np
 
-from jitonnx import forks
 from jitonnx.api import feeds as feeding
 from jitonnx.api.entries import STRICT
 from jitonnx.api.options import RunOptions
 from jitonnx.api.targets import Placed, Targets, all_in_place, check_shapes, copied, in_place
-from jitonnx.defects import is_defect, strict, told
-from jitonnx.ending import check_end, ended_by
 from jitonnx.errors import EngineError, Fail, InvalidArgument, RuntimeException
 from jitonnx.ir.declaration import Declaration
+from jitonnx.ir.defects import is_defect, strict, told
 from jitonnx.ir.errors import GraphError, InferenceError
-from jitonnx.mapped import FileMap, check_unchanged
-from jitonnx.records import NamedTuple
+from jitonnx.support import fork_safety
+from jitonnx.support.cancellation import check_end, ended_by
+from jitonnx.support.mapped_files import FileMap, check_unchanged
+from jitonnx.support.records import NamedTuple
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from typing_extensions import TypeIs
 
+    from jitonnx.api.loading import OpenedModel
     from jitonnx.api.profiling import Profile
+    from jitonnx.api.saved.engine import SavedEngine
     from jitonnx.engine.background import BackgroundEngine
     from jitonnx.engine.pipeline import Engine
     from jitonnx.engine.programs import RunnableProgram
     from jitonnx.engine.resized import Resized
-    from jitonnx.opening import OpenedModel
     from jitonnx.runtime.program import Shapes
-    from jitonnx.saved.engine import SavedEngine
 
     AnyEngine: TypeAlias = Engine | SavedEngine | BackgroundEngine
 
@@ -85,7 +85,7 @@ class Runs:
 
     def __init__(self, model: OpenedModel, strict: bool, profile: Profile | None) -> None:
         self._model, self._strict = model, strict
-        self._lock = forks.lock()
+        self._lock = fork_safety.lock()
         """Held where something is done once."""
         self.profile = profile
         self._disagreed = self._contradicted = self._is_closed = False
@@ -145,7 +145,7 @@ class Runs:
         """`run` on a thread of its own, and then `callback(outputs, user_data, error)`; names are checked at once."""
         self.check_open()
         feeding.check_names(feeds, self._model.main.names, self._model.description.overridable)
-        with forks.critical:
+        with fork_safety.critical:
             from concurrent.futures import ThreadPoolExecutor
 
         executor = ThreadPoolExecutor(1, "jitonnx-run")
@@ -395,7 +395,7 @@ def obeying(run_options: RunOptions | None) -> Iterator[None]:
 def _read(value: Any, declared: Declaration) -> Any:
     if declared.is_tensor:
         return feeding.read(value, declared)
-    with forks.critical:
+    with fork_safety.critical:
         from jitonnx.api.containers import read_value
 
     return read_value(value, declared)

@@ -7,17 +7,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from jitonnx import errors, forks
+from jitonnx import errors
 from jitonnx.api.options import RunOptions, SessionOptions
 from jitonnx.api.providers import CPU, check_providers
 from jitonnx.api.running import Runs, obeying
-from jitonnx.metadata import NodeArg
+from jitonnx.support import fork_safety
+from jitonnx.support.metadata import NodeArg
 
 if TYPE_CHECKING:
     from jitonnx.api.binding import IOBinding
     from jitonnx.api.devices import OrtDevice, OrtEpDevice, OrtMemoryInfo
+    from jitonnx.api.session import InferenceSession
     from jitonnx.api.values import OrtValue
-    from jitonnx.session import InferenceSession
 
 
 class Session:
@@ -34,7 +35,7 @@ class Session:
 
     def io_binding(self) -> IOBinding:
         """Inputs and outputs in memory that stays the same from run to run; for `run_with_iobinding`."""
-        with forks.critical:
+        with fork_safety.critical:
             from jitonnx.api.binding import IOBinding
 
         return IOBinding(cast("InferenceSession", self))
@@ -140,7 +141,9 @@ class Session:
 
     def get_provider_graph_assignment_info(self) -> NoReturn:
         """NotImplemented: `jitonnx explain` tells what became of each node."""
-        raise errors.NotImplemented("all nodes are the CPU's; jitonnx.explain and `jitonnx explain` tell more of each")
+        raise errors.NotImplemented(
+            "all nodes are the CPU's; jitonnx.tools.explain and `jitonnx explain` tell more of each"
+        )
 
     @property
     def _providers(self) -> list[str]:

@@ -18,7 +18,7 @@ from jitonnx.api.options import SessionOptions
 from jitonnx.engine.pipeline import CompileMode, Settings
 from jitonnx.errors import InvalidArgument
 from jitonnx.plan.choices import Choices
-from jitonnx.target import Target, named
+from jitonnx.target.machine import Target, named
 
 
 def engine_settings(options: SessionOptions, disabled: frozenset[str], threads: int) -> Settings:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jitonnx.errors import InvalidArgument
-from jitonnx.records import NamedTuple
+from jitonnx.support.records import NamedTuple
 
 if TYPE_CHECKING:
     from jitonnx.runtime.executable import Executable

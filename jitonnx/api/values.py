@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jitonnx import errors, forks
+from jitonnx import errors
 from jitonnx.api.devices import OrtDevice, OrtMemoryInfo, cpu_alone
 from jitonnx.errors import InvalidArgument
 from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.strings import TEXT_KINDS, string_array
+from jitonnx.support import fork_safety
 
 if TYPE_CHECKING:
     from jitonnx.api.sparse import SparseTensor
@@ -150,7 +151,7 @@ class OrtValue:
             return cls(data)
         if isinstance(data, np.ndarray) and data.flags.c_contiguous:
             return cls.ortvalue_from_numpy(data)
-        with forks.critical:
+        with fork_safety.critical:
             from jitonnx.api.dlpack import imported
 
         return cls.of(*imported(data, is_bool or str(getattr(data, "dtype", "")) in ("bool", "torch.bool")))
@@ -258,7 +259,7 @@ class OrtValue:
         target[...] = source.reshape(target.shape)
 
     def __dlpack__(self, **options: Any) -> Any:
-        with forks.critical:
+        with fork_safety.critical:
             from jitonnx.api.dlpack import exported
 
         given = {name: value for name, value in options.items() if value is not None and name != "stream"}

@@ -6,17 +6,17 @@ import importlib
 
 import numpy as np
 
-from jitonnx.codegen.code import Code
-from jitonnx.codegen.emit import emit_object
+from jitonnx.codegen.code import KernelCode
+from jitonnx.codegen.optimization import emit_object
 from jitonnx.codegen.region import region_kernel
 from jitonnx.codegen.stages import stage_function
-from jitonnx.kernels.language.code import Kernel
-from jitonnx.kernels.language.module import emit_module
+from jitonnx.emit.builder import Kernel
+from jitonnx.emit.module import emit_module
 from jitonnx.plan.region import RegionSpec
-from jitonnx.target import Target
+from jitonnx.target.machine import Target
 
 
-def kernel_of(code: Code, target: Target) -> Kernel:
+def kernel_of(code: KernelCode, target: Target) -> Kernel:
     """The kernel, for vectors as wide as the target's registers; elements narrower than float32 count as that."""
     element = getattr(code.spec, "element", "float32")
     lanes = target.lanes(4 if element == "bfloat16" else max(4, np.dtype(element).itemsize))  # NumPy lacks that type
@@ -27,7 +27,7 @@ def kernel_of(code: Code, target: Target) -> Kernel:
     return module.build(code.spec, lanes, **{name: stage for name, stage in stages.items() if stage is not None})  # type: ignore[no-any-return]
 
 
-def make_object(code: Code, symbol: str, target: Target) -> bytes:
+def make_object(code: KernelCode, symbol: str, target: Target) -> bytes:
     """Object code that defines the kernel as `symbol`: emitted as LLVM IR, optimised, compiled."""
-    settled = code.spec.settled
-    return emit_object(emit_module(kernel_of(code, target), symbol, target, settled), target, settled)
+    prescheduled = code.spec.prescheduled
+    return emit_object(emit_module(kernel_of(code, target), symbol, target, prescheduled), target, prescheduled)

@@ -7,16 +7,16 @@ import os
 
 from jitonnx.kernels.spec import KernelSpec
 from jitonnx.plan.calls import KernelCall, Stage
-from jitonnx.records import dataclass
-from jitonnx.runtime.cache import KernelCache
-from jitonnx.runtime.digest import sha256
-from jitonnx.runtime.sources import package_folder, source_digest
-from jitonnx.target import Target
-from jitonnx.versions import versions
+from jitonnx.support.digest import sha256
+from jitonnx.support.kernel_cache import KernelCache
+from jitonnx.support.records import dataclass
+from jitonnx.support.sources import package_folder, source_digest
+from jitonnx.support.versions import versions
+from jitonnx.target.machine import Target
 
 
 @dataclass(frozen=True)
-class Code:
+class KernelCode:
     """One kernel's code: equal codes are compiled once."""
 
     spec: KernelSpec
@@ -32,18 +32,21 @@ class Code:
         return f"jitonnx_{self.spec.family}_{self.key(target)[:24]}"
 
 
-def code_of(call: KernelCall) -> Code:
+def code_of(call: KernelCall) -> KernelCode:
     """The code that a call needs."""
-    return Code(call.spec, call.prologue, call.epilogue)
+    return KernelCode(call.spec, call.prologue, call.epilogue)
 
 
 @functools.lru_cache(maxsize=4096)
-def _key(code: Code, target: Target) -> str:
+def _key(code: KernelCode, target: Target) -> str:
     text = "\n".join((repr(code), target.key, versions(), _library_digest()))
     return sha256(text.encode()).hexdigest()
 
 
 @functools.cache
 def _library_digest() -> str:
-    """A digest of the kernel library and of this package: code written anew is never taken from the cache."""
-    return source_digest(package_folder("jitonnx.kernels"), os.path.dirname(__file__), cache=KernelCache())
+    """A digest of the kernel library, of what it is written in, and of this package: code written anew is never taken
+    from the cache."""
+    return source_digest(
+        *map(package_folder, ("jitonnx.kernels", "jitonnx.emit")), os.path.dirname(__file__), cache=KernelCache()
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jitonnx.codegen.code import Code
+from jitonnx.codegen.code import KernelCode
 
 
 class CompileError(RuntimeError):
@@ -11,6 +11,6 @@ class CompileError(RuntimeError):
     code: the kernel; None if the process that compiles ended before it had one.
     """
 
-    def __init__(self, text: str, code: Code | None) -> None:
+    def __init__(self, text: str, code: KernelCode | None) -> None:
         super().__init__(text)
         self.code = code

@@ -22,13 +22,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
-from jitonnx import forks
-from jitonnx.codegen.code import Code
+from jitonnx.codegen.code import KernelCode
 from jitonnx.codegen.compile_error import CompileError
-from jitonnx.jobs import LOOK_SECONDS, StoppedError
-from jitonnx.runtime.cache import KernelCache
 from jitonnx.runtime.threads import allowed_cpus
-from jitonnx.target import Target
+from jitonnx.support import fork_safety
+from jitonnx.support.background_jobs import LOOK_SECONDS, StoppedError
+from jitonnx.support.kernel_cache import KernelCache
+from jitonnx.target.machine import Target
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -44,9 +44,11 @@ Progress: TypeAlias = Callable[[int, int], None]
 """Called as progress(done, all) when there is something to compile, and as kernels come in."""
 
 
-def cached_kernels(codes: Iterable[Code], target: Target, cache: KernelCache) -> tuple[dict[Code, bytes], list[Code]]:
+def cached_kernels(
+    codes: Iterable[KernelCode], target: Target, cache: KernelCache
+) -> tuple[dict[KernelCode, bytes], list[KernelCode]]:
     """Object code of each distinct code that is in the cache, and the codes that are not."""
-    objects: dict[Code, bytes] = {}
+    objects: dict[KernelCode, bytes] = {}
     missing = []
     for code in dict.fromkeys(codes):
         found = cache.get(code.key(target))
@@ -58,13 +60,13 @@ def cached_kernels(codes: Iterable[Code], target: Target, cache: KernelCache) ->
 
 
 def compile_kernels(
-    codes: Iterable[Code],
+    codes: Iterable[KernelCode],
     target: Target,
     cache: KernelCache,
     workers: int,
     progress: Progress | None = None,
     stop: threading.Event | None = None,
-) -> dict[Code, bytes]:
+) -> dict[KernelCode, bytes]:
     """Object code of each distinct code, by up to `workers` processes.
 
     stop: None if the caller waits for nothing else. Given, everything is compiled in processes of low priority, no more
@@ -82,7 +84,7 @@ class _Compilation:
 
     def __init__(
         self,
-        codes: list[Code],
+        codes: list[KernelCode],
         target: Target,
         cache: KernelCache,
         progress: Progress | None,
@@ -91,14 +93,14 @@ class _Compilation:
         self._codes, self._target, self._cache, self._progress = codes, target, cache, progress
         self._behind = stop is not None
         self._stop = stop or threading.Event()
-        self._todo: queue.SimpleQueue[Code] = queue.SimpleQueue()
+        self._todo: queue.SimpleQueue[KernelCode] = queue.SimpleQueue()
         for code in codes:
             self._todo.put(code)
-        self._done: dict[Code, bytes] = {}
+        self._done: dict[KernelCode, bytes] = {}
         self._errors: list[CompileError] = []
         self._finished = threading.Event()
 
-    def run(self, workers: int) -> dict[Code, bytes]:
+    def run(self, workers: int) -> dict[KernelCode, bytes]:
         """Compile all. The errors are those of `compile_kernels`."""
         helping = min(workers - 1, self._worth_starting)
         if self._behind:
@@ -110,12 +112,12 @@ class _Compilation:
                 helper.start()
             if not self._behind:
                 self._compile_here()
-            with forks.safepoint:
+            with fork_safety.safepoint:
                 for helper in helpers:
                     helper.join()
         except BaseException:
             self._stop.set()
-            with forks.safepoint:
+            with fork_safety.safepoint:
                 for helper in filter(threading.Thread.is_alive, helpers):
                     helper.join(1.0)
             raise
@@ -138,14 +140,14 @@ class _Compilation:
             self._finish(code, compile_one(code, code.symbol(self._target), self._target))
         self._finished.set()
 
-    def _finish(self, code: Code, data: bytes) -> None:
+    def _finish(self, code: KernelCode, data: bytes) -> None:
         self._done[code] = data
         self._cache.put(code.key(self._target), data)
         self._report()
 
     def _report(self) -> None:
         """Tell how far it is; whoever is told may do anything."""
-        with forks.safepoint:
+        with fork_safety.safepoint:
             if self._progress is not None:
                 self._progress(len(self._done), len(self._codes))
 
@@ -155,9 +157,9 @@ class _Compilation:
         It takes its first kernel when it is ready, so that nobody waits for a kernel in a process that is still
         starting; one that is not ready when all is done is not waited for.
         """
-        code: Code | None = None
+        code: KernelCode | None = None
         try:
-            with forks.critical, _worker(BACKGROUND_NICENESS if self._behind else 0) as (requests, answers):
+            with fork_safety.critical, _worker(BACKGROUND_NICENESS if self._behind else 0) as (requests, answers):
                 if not self._answered(answers, starting=True):
                     return
                 _receive(answers)
@@ -182,7 +184,7 @@ class _Compilation:
 
     def _answered(self, answers: IO[bytes], starting: bool = False) -> bool:
         """Wait for something to read; False if nobody wants it any more."""
-        with forks.safepoint:
+        with fork_safety.safepoint:
             while not select.select([answers], [], [], LOOK_SECONDS)[0]:
                 if self._stop.is_set() or self._errors or (starting and self._finished.is_set()):
                     return False
@@ -227,17 +229,17 @@ def _after_fork() -> None:
     _workers.clear()
 
 
-forks.in_child(_after_fork)
+fork_safety.in_child(_after_fork)
 
 
-def compile_one(code: Code, symbol: str, target: Target) -> bytes:
+def compile_one(code: KernelCode, symbol: str, target: Target) -> bytes:
     """Compile one kernel here. CompileError tells which, if it does not compile."""
     from jitonnx.codegen.build import make_object
 
     try:
         return make_object(code, symbol, target)
     except (KeyboardInterrupt, MemoryError):
-        forks.release_llvm()
+        fork_safety.release_llvm()
         raise
     except Exception as error:
         raise CompileError(f"kernel {code!r} does not compile: {error}", code) from error

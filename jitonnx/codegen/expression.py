@@ -16,14 +16,14 @@ from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
-from jitonnx.computation import expr as e
+from jitonnx.emit import half, simd, ssa, types
+from jitonnx.emit.builder import KernelBuilder
+from jitonnx.emit.mathematics import vecmath
+from jitonnx.emit.ssa import SSAValue
+from jitonnx.ir.computation import expressions as e
 from jitonnx.ir.dtypes import HALVES, DType
-from jitonnx.kernels.language import half, simd, trace, types
-from jitonnx.kernels.language.code import Code
-from jitonnx.kernels.language.trace import Traced
-from jitonnx.kernels.mathematics import vecmath
 
-ELEMENTS: dict[DType, types.Type] = {
+ELEMENTS: dict[DType, types.ElementType] = {
     DType.FLOAT: types.float32,
     DType.DOUBLE: types.float64,
     DType.FLOAT16: types.uint16,
@@ -40,7 +40,7 @@ ELEMENTS: dict[DType, types.Type] = {
 }
 """Element types that generated code can hold, as they lie in buffers; of half precision the bits."""
 
-Leaf = Callable[[e.Expr], Traced]
+Leaf = Callable[[e.Expr], SSAValue]
 
 
 _WRITTEN_OUT = 4
@@ -49,7 +49,9 @@ waits for results, not for calls: 60 of Tanh, Abs, Neg, Relu and Sigmoid take as
 in a quarter of the time."""
 
 
-def emit_expr(code: Code, roots: Sequence[e.Expr], lanes: int, leaf: Leaf, calls: bool = False) -> list[Traced]:
+def emit_expr(
+    code: KernelBuilder, roots: Sequence[e.Expr], lanes: int, leaf: Leaf, calls: bool = False
+) -> list[SSAValue]:
     """Compute `roots` on vectors of `lanes`: their values, of half precision the bits.
 
     `leaf` gives an operand (of half precision: its bits) or index; shared parts are computed once. calls: elementary
@@ -76,12 +78,12 @@ class _Parts:
     called: the elementary functions that are called; contracts: whether products and sums may be rounded together.
     """
 
-    def __init__(self, code: Code, lanes: int, leaf: Leaf, called: Collection[str], contracts: bool) -> None:
+    def __init__(self, code: KernelBuilder, lanes: int, leaf: Leaf, called: Collection[str], contracts: bool) -> None:
         self._code, self._lanes, self._leaf, self._called = code, lanes, leaf, called
         self._contracts = contracts
-        self._values: dict[e.Expr, Traced] = {}
+        self._values: dict[e.Expr, SSAValue] = {}
         """They are what is computed with."""
-        self._bits: dict[e.Expr, Traced] = {}
+        self._bits: dict[e.Expr, SSAValue] = {}
         """Those of half precision as they are stored."""
 
     def add(self, node: e.Expr) -> None:
@@ -110,18 +112,18 @@ class _Parts:
             value = self.value(node.arguments[0])
             self._bits[node] = half.narrow_for_products(value) if node.value else _narrowed(value, node.dtype)
         elif node.op == "where" and all(a.op == "constant" or a in self._bits for a in node.arguments[1:]):
-            self._bits[node] = trace.select(self.value(node.arguments[0]), *map(self.stored, node.arguments[1:]))
+            self._bits[node] = ssa.select(self.value(node.arguments[0]), *map(self.stored, node.arguments[1:]))
         else:
             return False
         return True
 
-    def value(self, node: e.Expr) -> Traced:
+    def value(self, node: e.Expr) -> SSAValue:
         """A part as it is computed with."""
         if node not in self._values:
             self._values[node] = half.widen(self._bits[node], node.dtype.text)
         return self._values[node]
 
-    def stored(self, node: e.Expr) -> Traced:
+    def stored(self, node: e.Expr) -> SSAValue:
         """A part as it lies in memory."""
         if node.dtype not in HALVES:
             return self._values[node]
@@ -140,7 +142,7 @@ def _bits_of(value: float, dtype: DType) -> int:
         return int(np.asarray(value, dtype.numpy).view(np.uint16).item())
 
 
-def _narrowed(x: Traced, target: DType) -> Traced:
+def _narrowed(x: SSAValue, target: DType) -> SSAValue:
     """A number of any type rounded to half precision; to bfloat16 by way of float32, as ml_dtypes does it."""
     if target is DType.FLOAT16 and x.element is types.float64:
         return half.narrow_double_float16(x)
@@ -151,28 +153,28 @@ def _narrowed(x: Traced, target: DType) -> Traced:
 _OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "shift_left": "<<", "shift_right": ">>"}
 _OPERATORS |= {"logical_and": "&", "logical_or": "|", "logical_xor": "^"}
 _OPERATORS |= {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}
-_COMPARISONS: dict[str, Callable[[Traced, Traced], Traced]] = {
-    "eq": Traced.equals,
-    "ne": Traced.differs,
-    "lt": Traced.__lt__,
-    "le": Traced.__le__,
-    "gt": Traced.__gt__,
-    "ge": Traced.__ge__,
+_COMPARISONS: dict[str, Callable[[SSAValue, SSAValue], SSAValue]] = {
+    "eq": SSAValue.equals,
+    "ne": SSAValue.differs,
+    "lt": SSAValue.__lt__,
+    "le": SSAValue.__le__,
+    "gt": SSAValue.__gt__,
+    "ge": SSAValue.__ge__,
 }
-_FUNCTIONS: dict[str, Callable[..., Traced]] = {
+_FUNCTIONS: dict[str, Callable[..., SSAValue]] = {
     **_COMPARISONS,
-    "neg": Traced.__neg__,
-    "logical_not": Traced.__invert__,
-    "bitwise_not": Traced.__invert__,
-    "where": trace.select,
-    "abs": trace.absolute,
-    "round": trace.rint,
-    "nearest": trace.nearest_integer,
-    "nearest_low": trace.nearest_low,
-    "within": trace.within,
+    "neg": SSAValue.__neg__,
+    "logical_not": SSAValue.__invert__,
+    "bitwise_not": SSAValue.__invert__,
+    "where": ssa.select,
+    "abs": ssa.absolute,
+    "round": ssa.rint,
+    "nearest": ssa.nearest_integer,
+    "nearest_low": ssa.nearest_low,
+    "within": ssa.within,
     "quotient": simd.quotient,
-    "sqrt": trace.sqrt,
-    "isnan": trace.isnan,
+    "sqrt": ssa.sqrt,
+    "isnan": ssa.isnan,
     "isinf": simd.isinf,
     "floor": simd.floor,
     "ceil": simd.ceil,
@@ -188,7 +190,7 @@ _SHORT = {
 """The operations that take no longer than a call."""
 
 
-def _operation(node: e.Expr, arguments: Sequence[Traced], contracts: bool) -> Traced:
+def _operation(node: e.Expr, arguments: Sequence[SSAValue], contracts: bool) -> SSAValue:
     op, operands = node.op, node.arguments
     if op == "div" and node.dtype.is_integer:
         return simd.divide_integer(*arguments)
@@ -202,14 +204,14 @@ def _operation(node: e.Expr, arguments: Sequence[Traced], contracts: bool) -> Tr
         return simd.each_lane(node.value.symbol, node.value.module, ELEMENTS[node.dtype], arguments)
     if op in ("maximum", "minimum"):
         return _extremum(op, operands, arguments)
-    function: Callable[..., Traced] = _FUNCTIONS.get(op) or getattr(vecmath, op)
+    function: Callable[..., SSAValue] = _FUNCTIONS.get(op) or getattr(vecmath, op)
     return function(*arguments)
 
 
-def _extremum(op: str, operands: Sequence[e.Expr], arguments: Sequence[Traced]) -> Traced:
+def _extremum(op: str, operands: Sequence[e.Expr], arguments: Sequence[SSAValue]) -> SSAValue:
     """One instruction where one side is a constant number; else with NaN of both sides kept."""
     for value, bound in ((0, 1), (1, 0)):
         if operands[bound].op == "constant" and operands[bound].value == operands[bound].value:
-            limit = trace.at_least if op == "maximum" else trace.at_most
+            limit = ssa.at_least if op == "maximum" else ssa.at_most
             return limit(arguments[value], arguments[bound])
     return simd.maximum(*arguments) if op == "maximum" else simd.minimum(*arguments)

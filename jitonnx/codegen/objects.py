@@ -5,18 +5,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
-from jitonnx.codegen.code import Code
+from jitonnx.codegen.code import KernelCode
 from jitonnx.errors import ModelRequiresCompilation
-from jitonnx.records import dataclass
-from jitonnx.runtime.cache import KernelCache
-from jitonnx.target import Target
+from jitonnx.support.kernel_cache import KernelCache
+from jitonnx.support.records import dataclass
+from jitonnx.target.machine import Target
 
 
 @dataclass(frozen=True)
 class Objects:
     """It gives the object code of a plan, from the kernel cache or the compiler. Holds no engine."""
 
-    codes: Sequence[Code]
+    codes: Sequence[KernelCode]
     target: Target
     cache: KernelCache
     threads: int

@@ -18,11 +18,11 @@ from __future__ import annotations
 from typing import Any
 
 from jitonnx.codegen.expression import ELEMENTS, emit_expr
-from jitonnx.computation import expr as e
+from jitonnx.emit.builder import Kernel, KernelBuilder, Pointer, remainder, smaller
+from jitonnx.emit.simd import LINE_BYTES
+from jitonnx.emit.ssa import SSAValue, select
+from jitonnx.ir.computation import expressions as e
 from jitonnx.ir.dtypes import HALVES
-from jitonnx.kernels.language.code import Code, Kernel, Pointer, remainder, smaller
-from jitonnx.kernels.language.simd import LINE_BYTES
-from jitonnx.kernels.language.trace import Traced, select
 from jitonnx.plan.region import BROADCAST, UNIT, RegionSpec
 
 _ALIGNED_VECTORS = 16
@@ -57,7 +57,7 @@ def _is_short(node: e.Expr) -> bool:
 class _Region:
     """Emits one kernel."""
 
-    def __init__(self, code: Code, spec: RegionSpec, lanes: int) -> None:
+    def __init__(self, code: KernelBuilder, spec: RegionSpec, lanes: int) -> None:
         self.code, self.spec, self.lanes = code, spec, lanes
         operands = (*spec.inputs, *spec.outputs)
         self.pointers = [code.buffer(number, ELEMENTS[dtype]) for number, (dtype, _) in enumerate(operands)]
@@ -67,7 +67,7 @@ class _Region:
         used = set().union(*(e.operands(root) for root in spec.exprs))
         self.read = [(number, movement) for number, (_, movement) in enumerate(spec.inputs) if number in used]
 
-    def emit(self, begin: Traced, end: Traced) -> None:
+    def emit(self, begin: SSAValue, end: SSAValue) -> None:
         code, spec, size = self.code, self.spec, self.size
         columns, rows = size.extents[-1], size.rows
         rows_each, columns_each, pieces = size.rows_each, size.columns_each, size.pieces
@@ -79,7 +79,7 @@ class _Region:
         if spec.streams:
             code.drain()
 
-    def _row(self, row: Traced, first: Traced, last: Traced) -> None:
+    def _row(self, row: SSAValue, first: SSAValue, last: SSAValue) -> None:
         """Columns [first, last) of a row."""
         code, spec, lanes = self.code, self.spec, self.lanes
         place, rest = {}, row
@@ -94,27 +94,27 @@ class _Region:
                 offset = offset + coordinate * self.size.strides[spec.rank * number + loop]
             pointers.append(pointer.at(offset))
         spread = {
-            number: pointers[number].load(0).spread(lanes) for number, movement in self.read if movement == BROADCAST
+            number: pointers[number].load(0).splat(lanes) for number, movement in self.read if movement == BROADCAST
         }
         if not (spec.streams or (spec.rank == 1 and spec.outputs[-1][1] == UNIT)):
             whole = last - remainder(last - first, code.integer(lanes))
             with code.loop(whole, first, lanes, unroll=True) as column:
                 self._vector(pointers, place, spread, column, None)
-            with code.when(whole < last):
+            with code.if_then(whole < last):
                 self._vector(pointers, place, spread, whole, last - whole)
             return
-        live = self._to_alignment(pointers[-1].at(first), last - first)
-        begin = first + live
+        active = self._to_alignment(pointers[-1].at(first), last - first)
+        begin = first + active
         end = last - remainder(last - begin, code.integer(lanes))
         with code.loop(2) as part:  # one piece of code for the parts of a vector in front of whole ones and behind them
             behind = part.equals(1)
             with code.loop(select(behind, end, begin), begin, lanes, unroll=True) as column:
                 self._vector(pointers, place, spread, column, None)
-            rest = select(behind, last - end, live)
-            with code.when(rest > 0):
+            rest = select(behind, last - end, active)
+            with code.if_then(rest > 0):
                 self._vector(pointers, place, spread, select(behind, end, first), rest)
 
-    def _to_alignment(self, target: Pointer, columns: Traced) -> Traced:
+    def _to_alignment(self, target: Pointer, columns: SSAValue) -> SSAValue:
         """How many of so many columns lie in front of where whole vectors are aligned: stores that straddle cache lines
         take twice as long, and results that a caller gets lie anywhere. Of short rows none."""
         code, itemsize = self.code, max(1, target.element.bitwidth // 8)
@@ -126,12 +126,12 @@ class _Region:
     def _vector(
         self,
         pointers: list[Pointer],
-        place: dict[int, Traced],
-        spread: dict[int, Traced],
-        column: Traced,
-        live: Traced | None,
+        place: dict[int, SSAValue],
+        spread: dict[int, SSAValue],
+        column: SSAValue,
+        active: SSAValue | None,
     ) -> None:
-        """Load, compute and store one vector of a row; `live`: only so many lanes.
+        """Load, compute and store one vector of a row; `active`: only so many lanes.
 
         place: the coordinates of the row. spread: what is the same for all of it, in all lanes.
         """
@@ -139,28 +139,30 @@ class _Region:
         values = dict(spread)
         for number, movement in self.read:
             if movement != BROADCAST:
-                values[number] = self._load(pointers[number], number, movement, column, live)
+                values[number] = self._load(pointers[number], number, movement, column, active)
 
-        def leaf(node: e.Expr) -> Traced:
+        def leaf(node: e.Expr) -> SSAValue:
             if node.op == "operand":
                 return values[node.value]
             if node.value == spec.rank - 1:
-                return column.spread(lanes) + code.iota(lanes)
-            return place[node.value].spread(lanes)
+                return column.splat(lanes) + code.iota(lanes)
+            return place[node.value].splat(lanes)
 
         results = emit_expr(code, spec.exprs, lanes, leaf, calls=True)
         for number, ((_, movement), value) in enumerate(zip(spec.outputs, results, strict=True), len(spec.inputs)):
             target = pointers[number]
             if movement != UNIT:
                 step = self.steps[number]
-                target.store_apart(column * step, step, value, lanes if live is None else live)
-            elif spec.streams and live is None:
+                target.store_apart(column * step, step, value, lanes if active is None else active)
+            elif spec.streams and active is None:
                 target.stream(column, value)
             else:
-                target.store(column, value, live)
+                target.store(column, value, active)
 
-    def _load(self, pointer: Pointer, number: int, movement: int, column: Traced, live: Traced | None) -> Traced:
+    def _load(
+        self, pointer: Pointer, number: int, movement: int, column: SSAValue, active: SSAValue | None
+    ) -> SSAValue:
         if movement == UNIT:
-            return pointer.load(column, self.lanes, live)
+            return pointer.load(column, self.lanes, active)
         step = self.steps[number]
-        return pointer.load_apart(column * step, step, self.lanes if live is None else live, self.lanes)
+        return pointer.load_apart(column * step, step, self.lanes if active is None else active, self.lanes)

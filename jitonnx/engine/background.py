@@ -7,7 +7,6 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from jitonnx import forks
 from jitonnx.engine.pending import PendingCode
 from jitonnx.engine.pipeline import Engine, Settings, files_read, with_less
 from jitonnx.engine.programs import RunnableProgram, Runner, shape_of
@@ -15,9 +14,10 @@ from jitonnx.engine.protocol import CompileStatus, ModelEngine
 from jitonnx.engine.resized import Resized
 from jitonnx.ir.extract import specialise
 from jitonnx.ir.graph import Graph
-from jitonnx.jobs import BackgroundExecutor, Job
-from jitonnx.runtime.cache import KernelCache
 from jitonnx.runtime.program import Shapes
+from jitonnx.support import fork_safety
+from jitonnx.support.background_jobs import BackgroundExecutor, Job
+from jitonnx.support.kernel_cache import KernelCache
 
 if TYPE_CHECKING:
     import logging
@@ -32,7 +32,7 @@ class BackgroundEngine(ModelEngine):
     def __init__(
         self, graph: Graph, settings: Settings, cache: KernelCache, executor: BackgroundExecutor, logger: logging.Logger
     ) -> None:
-        self._lock = forks.lock()
+        self._lock = fork_safety.lock()
         """Held where the attributes below change that runs share."""
         self._graph: Graph | None = graph
         self._engine: Engine | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from jitonnx import forks
+from jitonnx.support import fork_safety
 
 _T = TypeVar("_T")
 
@@ -17,7 +17,7 @@ class Lent(Generic[_T]):
     def __init__(self, make: Callable[[], _T | None], most: int) -> None:
         self._make, self._most = make, most
         self._free: list[_T] = []
-        self._making = forks.WorkLock()
+        self._making = fork_safety.WorkLock()
         """Held where `_made` changes."""
         self._made = 0
 

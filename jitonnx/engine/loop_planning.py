@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from jitonnx.engine.loops import wanted
 from jitonnx.engine.partition import host_nodes, partition
 from jitonnx.engine.planning import extracted, plan_native
-from jitonnx.engine.schedule_plan import Followed, LoopNode
+from jitonnx.engine.schedule_plan import IndexedCapture, LoopNode
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Binding, Node, short_name
 from jitonnx.ops.onnx.control_flow import Parts, appended_axis, parts_of, plain
 from jitonnx.ops.onnx.gather import Gather
 from jitonnx.plan.choices import Caution, Choices
 from jitonnx.plan.plan import Plan
-from jitonnx.target import Target
+from jitonnx.target.machine import Target
 
 
 def native_loop(node: Node, target: Target, choices: Choices, refused: Mapping[str, str]) -> LoopNode | None:
@@ -38,7 +38,7 @@ def native_loop(node: Node, target: Target, choices: Choices, refused: Mapping[s
     made = plan_native(copy, target, choices)
     if not isinstance(made, Plan):
         return None
-    pairs = enumerate(zip(parts.carried, parts.handed_on, strict=True))
+    pairs = enumerate(zip(parts.carried, parts.carried_out, strict=True))
     grown = tuple([place for place, (before, behind) in pairs if appended_axis(before, behind) == 0])
     return LoopNode(node, body, made, inputs, outputs, tuple(map(_followed, followed)), grown)
 
@@ -63,7 +63,7 @@ def _follows(node: Node, parts: Parts) -> bool:
 OUTSIDE = "an index that its inputs give is outside of the tensor that it selects from"
 
 
-def _followed(gather: Node) -> Followed:
+def _followed(gather: Node) -> IndexedCapture:
     table, _ = gather.inputs
     assert table is not None
-    return Followed(table, gather.output, f"{short_name(gather)}: {OUTSIDE}")
+    return IndexedCapture(table, gather.output, f"{short_name(gather)}: {OUTSIDE}")

@@ -18,26 +18,26 @@ from typing import Any
 import numpy as np
 
 from jitonnx.engine.assumptions import check_equal
-from jitonnx.engine.chained_loops import Body, LoopWriter
-from jitonnx.engine.chains import NotChainable, Scope, StepContext, Writer
-from jitonnx.engine.loop_links import LoopLinks
-from jitonnx.engine.lru_cache import LRUCache
-from jitonnx.engine.programs import PROGRAMS_KEPT, CompiledOutline
+from jitonnx.engine.bytecode import NotBytecode, StepContext, VariableScope, Writer
+from jitonnx.engine.bytecode_loops import Body, LoopWriter
+from jitonnx.engine.interpreter import array_of, bindings_by_value, failure
+from jitonnx.engine.loop_instructions import LoopInstructions
+from jitonnx.engine.programs import PROGRAMS_KEPT, CompiledParametricProgram
 from jitonnx.engine.schedule_plan import LoopNode
 from jitonnx.engine.timing import Times
 from jitonnx.errors import InvalidArgument, RuntimeException
-from jitonnx.interpreter import array_of, bindings_by_value, failure
 from jitonnx.ir import dims
 from jitonnx.ir.extract import substituted
 from jitonnx.ir.graph import Node, Value
 from jitonnx.ops.onnx.control_flow import Loop, Parts, Scan, no_rows, parts_of
-from jitonnx.records import NamedTuple
-from jitonnx.runtime.chains import Sized
+from jitonnx.runtime.bytecode import Sized
 from jitonnx.runtime.driver import chains_driver
 from jitonnx.runtime.executable import Executable
-from jitonnx.runtime.frames import FramePool, Loadable
+from jitonnx.runtime.execution_contexts import ExecutionContextPool, Loadable
 from jitonnx.runtime.layout import CARRIED, LOOP, WORD_BYTES, LoopEnd, address, offset
-from jitonnx.runtime.looped import Looped
+from jitonnx.runtime.loop_instructions import NativeLoop
+from jitonnx.support.lru_cache import LRUCache
+from jitonnx.support.records import NamedTuple
 
 ROWS_AT_ONCE, ROW_BYTES_AT_ONCE = 64, 1 << 26
 """Memory for stacked results is taken for all iterations that there can be if it is not more than so many bytes; else
@@ -54,13 +54,13 @@ _NUMBER = offset(LOOP, "number") // WORD_BYTES
 
 def wanted(parts: Parts) -> tuple[Value, ...]:
     """What an iteration has to write: the condition, what is carried in buffers of its own, and rows."""
-    first = () if parts.always or parts.goes_on is None else (parts.goes_on,)
-    return (*first, *(parts.handed_on[place] for place in _buffered(parts)), *parts.rows)
+    first = () if parts.always or parts.condition_out is None else (parts.condition_out,)
+    return (*first, *(parts.carried_out[place] for place in _buffered(parts)), *parts.rows)
 
 
 def _buffered(parts: Parts) -> list[int]:
     """Which of the carried values lie in buffers in turn: those that neither stay as they are nor are stacked, too."""
-    pairs = enumerate(zip(parts.carried, parts.handed_on, strict=True))
+    pairs = enumerate(zip(parts.carried, parts.carried_out, strict=True))
     return [place for place, (before, behind) in pairs if behind is not before and behind not in parts.rows]
 
 
@@ -94,7 +94,7 @@ class BodySegment:
         self._step = step
         self.inputs, self.outputs = step.body.inputs, wanted(step.parts)
         self.names, self.assumed = step.names, step.assumed
-        self.settled = not step.names
+        self.is_one_program = not step.names
 
     def version(self) -> int:
         """How much is recorded of what its programs are; 0: not enough to make one natively."""
@@ -112,7 +112,12 @@ class LoopStep:
     """A Loop or Scan that runs natively."""
 
     def __init__(
-        self, body: LoopNode, compiled: CompiledOutline, threads: int, frames: FramePool, table_bytes: int
+        self,
+        body: LoopNode,
+        compiled: CompiledParametricProgram,
+        threads: int,
+        frames: ExecutionContextPool,
+        table_bytes: int,
     ) -> None:
         node = body.node
         parts = parts_of(node)
@@ -157,8 +162,8 @@ class LoopStep:
         ]
         self.grown = [number for number, n in enumerate(self.carried) if n in body.grown]
         """Which of these are appended to where they lie."""
-        self.kinds = [value.dtype.numpy for value in (parts.handed_on[n] for n in self.carried)]
-        pairs = enumerate(zip(parts.carried, parts.handed_on, strict=True))
+        self.kinds = [value.dtype.numpy for value in (parts.carried_out[n] for n in self.carried)]
+        pairs = enumerate(zip(parts.carried, parts.carried_out, strict=True))
         self.stacked = [
             (n, parts.rows.index(behind))
             for n, (before, behind) in pairs
@@ -171,7 +176,7 @@ class LoopStep:
         self._usual_parts: _Parts | None = None
         self._idle = idle
         self._counter = place.get(parts.counted) if parts.counted is not None else None
-        self._truth = place.get(parts.told) if parts.told is not None else None
+        self._truth = place.get(parts.trip_condition) if parts.trip_condition is not None else None
         self.state_places = [place.get(value) for value in parts.carried]
         self.scan_places = [place.get(value) for value in parts.elements]
         self.captures = [(outer, place[inner]) for outer, inner in parts.captured if inner in place]
@@ -182,45 +187,45 @@ class LoopStep:
         scan = node.operator if isinstance(node.operator, Scan) else None
         self.reads_back = (scan and scan.scan_input_directions) or (0,) * len(self.scan_places)
         self.writes_back = (scan and scan.scan_output_directions) or (0,) * len(self.row_kinds)
-        self.links = LoopLinks(self)
+        self.links = LoopInstructions(self)
 
     def reasons(self) -> Iterator[tuple[Node, str]]:
         """No node is evaluated on the host."""
         return iter(())
 
-    def write(self, writer: Writer, scope: Scope, context: StepContext) -> None:
-        """Write the step's link of a chain. NotChainable where it can be no part of one."""
+    def write(self, writer: Writer, scope: VariableScope, context: StepContext) -> None:
+        """Write the step's link of a chain. NotBytecode where it can be no part of one."""
         if not self.links.is_plain:
-            raise NotChainable("it goes through an axis other than the first")
+            raise NotBytecode("it goes through an axis other than the first")
         self.links.write(writer, scope, context)
 
-    settled = False
+    is_one_program = False
     """Inputs of other types have the loop run by other programs."""
 
-    def write_body(self, writer: Writer, scope: Scope, context: StepContext) -> None:
+    def write_body(self, writer: Writer, scope: VariableScope, context: StepContext) -> None:
         """Write links of a chain for all that an iteration does, and around them; these do any iterations: of sizes
-        that change, too, and none. NotChainable where they can't be."""
+        that change, too, and none. NotBytecode where they can't be."""
         if not self.compiled.chainable(bool(self.names)):
-            raise NotChainable("Python has a part in making its programs")
+            raise NotBytecode("Python has a part in making its programs")
         parts, graph = self.parts, self.body.graph
         bound = bindings_by_value(graph)
         given = {value: bound[value] for value in graph.inputs if value in bound}
-        goes_on = parts.told if parts.always else parts.goes_on
+        condition_out = parts.trip_condition if parts.always else parts.condition_out
         segment = BodySegment(self)
 
-        def write(inside: Scope) -> None:
+        def write(inside: VariableScope) -> None:
             writer.segment(segment, inside, StepContext((), (), ()))
 
         told = [name for name, binding in graph.bindings.items() if binding.value in given]
-        body = Body(told, given, goes_on, parts.handed_on, parts.rows, write, self.followed_values)
+        body = Body(told, given, condition_out, parts.carried_out, parts.rows, write, self.followed_values)
         LoopWriter(writer, self.node, parts, body, scope).write(context)
 
     def version(self) -> int:
-        """Give what `LoopLinks` gives."""
+        """Give what `LoopInstructions` gives."""
         return self.links.version()
 
-    def chained(self, variables: Sequence[int]) -> Looped | None:
-        """Give what `LoopLinks` gives."""
+    def chained(self, variables: Sequence[int]) -> NativeLoop | None:
+        """Give what `LoopInstructions` gives."""
         return self.links.chained(variables)
 
     def words(self) -> Words:
@@ -275,12 +280,12 @@ class LoopStep:
             if len(lengths) > 1:
                 raise failure(self.node, f"what is scanned has different lengths: {sorted(lengths)}")
             limit: int | None = lengths.pop()
-            goes_on, states = True, list(arguments[:count])
+            condition_out, states = True, list(arguments[:count])
         else:
             most, condition, *states = (*arguments, None, None)[: max(len(arguments), 2)]
             limit = None if most is None else int(most.reshape(-1)[0]) - self.first
-            goes_on, scanned = condition is None or bool(condition.reshape(-1)[0]), []
-        if not goes_on or (limit is not None and limit <= 0):
+            condition_out, scanned = condition is None or bool(condition.reshape(-1)[0]), []
+        if not condition_out or (limit is not None and limit <= 0):
             state, rows = states, [no_rows(substituted(value.type, sizes)) for value in parts.rows]
         else:
             places = {place: _dense(captured[outer]) for outer, place in self.captures}

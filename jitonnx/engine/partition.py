@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from jitonnx.computation.computations import Host
-from jitonnx.computation.lowering import Lowered
 from jitonnx.engine.schedule_plan import STRINGS, UNBOUNDED
+from jitonnx.ir.computation.computations import Host
+from jitonnx.ir.computation.lowering import Lowered
 from jitonnx.ir.dims import variables
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Graph, GraphError, Node, Value, describe
 from jitonnx.ir.types import is_symbolic
-from jitonnx.records import NamedTuple
+from jitonnx.support.records import NamedTuple
 
 
 class Part(NamedTuple):

@@ -7,14 +7,14 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from jitonnx import forks
-from jitonnx.interpreter import on_numpy
+from jitonnx.engine.interpreter import on_numpy
 from jitonnx.ir.graph import Graph
 from jitonnx.runtime import blas
 from jitonnx.runtime.threads import allowed_cpus
+from jitonnx.support import fork_safety
 
 if TYPE_CHECKING:
-    from jitonnx.engine.lru_cache import BackgroundLRUCache
+    from jitonnx.support.lru_cache import BackgroundLRUCache
 
 
 class PendingCode:
@@ -25,7 +25,7 @@ class PendingCode:
 
     def __init__(self, threads: int) -> None:
         self._threads = threads
-        self._lock = forks.lock()
+        self._lock = fork_safety.lock()
         self.numpy_runs = 0
         """Runs that were evaluated on NumPy, in whole or in part, because there was no code for them."""
         self._caches: weakref.WeakSet[BackgroundLRUCache[Any]] = weakref.WeakSet()

@@ -21,14 +21,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
-from jitonnx import forks
 from jitonnx.codegen.code import code_of
 from jitonnx.codegen.compile_error import CompileError
 from jitonnx.codegen.objects import Objects
-from jitonnx.defects import survive, told
 from jitonnx.engine.assumptions import AssumptionError
 from jitonnx.engine.compiled_plan import CompiledPlan
-from jitonnx.engine.lru_cache import BackgroundLRUCache, LRUCache, When
 from jitonnx.engine.pending import PendingCode
 from jitonnx.engine.planning import plan_schedule
 from jitonnx.engine.programs import PROGRAM_BYTES, PROGRAMS_KEPT, RunnableProgram, Runner, shape_of, split_memory
@@ -38,25 +35,28 @@ from jitonnx.engine.timing import Times
 from jitonnx.errors import Fail, InvalidArgument
 from jitonnx.ir.assumptions import Assumptions, Pair, holds
 from jitonnx.ir.bodies import left_to_sizes
+from jitonnx.ir.defects import survive, told
 from jitonnx.ir.dims import Dim, DimLike, concrete, variable, variables
 from jitonnx.ir.errors import GraphError
 from jitonnx.ir.extract import solved, specialise
 from jitonnx.ir.graph import Graph, Value
 from jitonnx.ir.types import TensorType, Type
-from jitonnx.jobs import BackgroundExecutor
-from jitonnx.mapped import FileMap, check_unchanged, files_of, kept_apart
 from jitonnx.passes.pipeline import optimize
 from jitonnx.passes.report import Report
 from jitonnx.plan.choices import Caution, Choices
-from jitonnx.plan.outline import Sizing
+from jitonnx.plan.parametric_program import Sizing
 from jitonnx.plan.plan import Plan
-from jitonnx.records import dataclass
 from jitonnx.runtime import driver
-from jitonnx.runtime.cache import KernelCache
-from jitonnx.runtime.frames import FramePool
+from jitonnx.runtime.execution_contexts import ExecutionContextPool
 from jitonnx.runtime.images import find_linked, load_linked
 from jitonnx.runtime.program import OutOfBounds, Shapes
-from jitonnx.target import Target, host
+from jitonnx.support import fork_safety
+from jitonnx.support.background_jobs import BackgroundExecutor
+from jitonnx.support.kernel_cache import KernelCache
+from jitonnx.support.lru_cache import BackgroundLRUCache, LRUCache, When
+from jitonnx.support.mapped_files import FileMap, check_unchanged, files_of, kept_apart
+from jitonnx.support.records import dataclass
+from jitonnx.target.machine import Target, host
 
 if TYPE_CHECKING:
     from jitonnx.engine.resized import Resized
@@ -133,11 +133,11 @@ class Engine(ModelEngine):
         progress: Callable[[int, int], None] | None = None,
         executor: BackgroundExecutor | None = None,
         stop: threading.Event | None = None,
-        frames: FramePool | None = None,
+        frames: ExecutionContextPool | None = None,
         pending: PendingCode | None = None,
     ) -> None:
         table_bytes, frame_bytes = split_memory(settings.program_bytes)
-        self.frames = frames or FramePool(frame_bytes, settings.denormals_as_zero)
+        self.frames = frames or ExecutionContextPool(frame_bytes, settings.denormals_as_zero)
         self.settings, self.cache, self.progress, self.executor = settings, cache, progress, executor
         self.stop, self.pending = stop, pending or PendingCode(settings.threads)
         self.target = settings.target or host()
@@ -266,7 +266,7 @@ class Engine(ModelEngine):
             return None if other is None else other.resized(shapes)
         return self._resized
 
-    @forks.cached_property
+    @fork_safety.cached_property
     def _resized(self) -> Resized | None:
         if self.compiled is None or self.foreign:
             return None
@@ -453,7 +453,7 @@ class Engine(ModelEngine):
         fits = all(kind.rank in (None, len(shape)) for kind, shape in zip(self._input_types, shapes, strict=True))
         return not self.unplanned and fits and self._sizing(shapes) is not None
 
-    @forks.cached_property
+    @fork_safety.cached_property
     def _sizing(self) -> Sizing:
         given, pairs = self.input_conditions
         return Sizing([shape or () for shape in given], pairs)

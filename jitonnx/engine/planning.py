@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from jitonnx.computation.lowering import Lowered, LoweringDefect, lower
-from jitonnx.defects import survive, told
 from jitonnx.engine.partition import (
     Part,
     host_nodes,
@@ -17,6 +15,8 @@ from jitonnx.engine.partition import (
     without_kernel,
 )
 from jitonnx.engine.schedule_plan import UNBOUNDED, Counted, HostNode, LoopNode, SchedulePlan, Segment
+from jitonnx.ir.computation.lowering import Lowered, LoweringDefect, lower
+from jitonnx.ir.defects import survive, told
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.extract import extract, substituted, told_numbers, with_sizes
 from jitonnx.ir.graph import Graph, Node, Value, describe
@@ -24,7 +24,7 @@ from jitonnx.plan.choices import Caution, Choices
 from jitonnx.plan.make import PlanningDefect, make_plan
 from jitonnx.plan.plan import Plan
 from jitonnx.plan.planner import UnplannableError
-from jitonnx.target import Target
+from jitonnx.target.machine import Target
 
 FAILED = "jitonnx failed to plan it"
 """Why a node is left to the host that has a kernel."""
@@ -134,7 +134,7 @@ def extracted(graph: Graph, nodes: Sequence[Node], outputs: Sequence[Value]) -> 
     read |= dict.fromkeys(outputs)
     # What is taken to be a number is one to the code: an axis of one element is broadcast, others are not.
     sizes = told_numbers(graph)
-    settled = {
+    is_one_program = {
         value: _settled(value, sizes)
         for value in read
         if value.contents is not None
@@ -145,10 +145,10 @@ def extracted(graph: Graph, nodes: Sequence[Node], outputs: Sequence[Value]) -> 
     inputs = tuple(
         value
         for value in read
-        if value not in own and value not in settled and (value.producer is not None or value in is_input)
+        if value not in own and value not in is_one_program and (value.producer is not None or value in is_input)
     )
     types = [substituted(value.type, sizes) for value in inputs]
-    copy = extract(nodes, inputs, types, outputs, settled, graph.assumptions.apart())
+    copy = extract(nodes, inputs, types, outputs, is_one_program, graph.assumptions.apart())
     return inputs, copy
 
 

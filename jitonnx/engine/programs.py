@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from jitonnx import forks
 from jitonnx.runtime.entry import Entry
 from jitonnx.runtime.executable import Executable
-from jitonnx.runtime.frames import FramePool, Loadable
+from jitonnx.runtime.execution_contexts import ExecutionContextPool, Loadable
 from jitonnx.runtime.instantiation import Instantiation
 from jitonnx.runtime.program import Flag, Program
 from jitonnx.runtime.tables import Common, Tables
+from jitonnx.support import fork_safety
 
 if TYPE_CHECKING:
-    from jitonnx.plan.outline import Outline
-    from jitonnx.runtime.chains import Sized
+    from jitonnx.plan.parametric_program import ParametricProgram
+    from jitonnx.runtime.bytecode import Sized
 
 Runner: TypeAlias = Callable[[Sequence[Any]], list[Any]]
 """Gives the outputs for inputs whose types and shapes have been checked."""
@@ -54,7 +54,7 @@ class RunnableProgram:
         common: Common,
         threads: int,
         keep_gil: bool,
-        frames: FramePool | None = None,
+        frames: ExecutionContextPool | None = None,
         tables: Tables | None = None,
     ) -> None:
         self.executable = Executable(program, common, threads, frames, tables)
@@ -76,7 +76,7 @@ class RunnableProgram:
         return self.executable.run(inputs) if outputs is None else outputs
 
 
-class CompiledOutline:
+class CompiledParametricProgram:
     """The outline of a plan with its machine code, whether it was planned in this process or read from an artifact.
 
     symbols: the kernel of each call. image: addresses of the kernels, which are in memory as long as this is.
@@ -84,18 +84,18 @@ class CompiledOutline:
     """
 
     def __init__(
-        self, outline: Outline, symbols: Sequence[str], image: Mapping[str, int], flags: Sequence[Flag]
+        self, outline: ParametricProgram, symbols: Sequence[str], image: Mapping[str, int], flags: Sequence[Flag]
     ) -> None:
         self.outline, self.symbols, self.image, self.flags = outline, symbols, image, flags
         self._unrecorded: deque[Mapping[str, int]] = deque(maxlen=UNRECORDED_KEPT)
         """Sizes of programs that Python has made, before what they are was recorded."""
 
-    def program(self, sizes: Mapping[str, int], threads: int, frames: FramePool) -> RunnableProgram:
+    def program(self, sizes: Mapping[str, int], threads: int, frames: ExecutionContextPool) -> RunnableProgram:
         """The program for values of the dimension variables."""
         program, tables = self._made(sizes, threads)
         return RunnableProgram(program, self._common, threads, self.outline.is_short(program), frames, tables)
 
-    def loadable(self, sizes: Mapping[str, int], threads: int, frames: FramePool) -> Loadable:
+    def loadable(self, sizes: Mapping[str, int], threads: int, frames: ExecutionContextPool) -> Loadable:
         """The same as native loops run it."""
         program, tables = self._made(sizes, threads)
         return Loadable(program, self._common, threads, frames.zeros, tables)
@@ -122,7 +122,7 @@ class CompiledOutline:
 
     def sized(self, variables: Mapping[str, int]) -> Sized:
         """What makes programs in a chain. variables: the numbers of the dimension variables there, by name."""
-        from jitonnx.runtime.chains import Sized
+        from jitonnx.runtime.bytecode import Sized
 
         copied = self.outline.derivation.copied()
         assert copied is not None, "Bug: nothing is recorded"
@@ -141,13 +141,13 @@ class CompiledOutline:
             self._unrecorded.append(dict(sizes))
         return made or (self.outline.instantiate(sizes, self._common.wiring), None)
 
-    @forks.cached_property
+    @fork_safety.cached_property
     def _native(self) -> Instantiation:
         """What makes programs natively."""
         outline = self.outline
         return Instantiation(outline.rows, self._common, outline.input_kinds, outline.output_kinds)
 
-    @forks.cached_property
+    @fork_safety.cached_property
     def _common(self) -> Common:
         """What all programs share."""
         outline = self.outline

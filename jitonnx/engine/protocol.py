@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from jitonnx.records import NamedTuple
+from jitonnx.support.records import NamedTuple
 
 if TYPE_CHECKING:
     from jitonnx.engine.programs import RunnableProgram, Runner

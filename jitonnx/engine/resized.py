@@ -2,7 +2,7 @@
 
 A program that is kept costs Python some thirty objects, and their way into a cache. For sizes that do not come back
 native code makes it anew in memory that stays, reads the sizes off the inputs, and writes outputs where the caller has
-given memory for them (`runtime/chains.py`). Whatever is unusual is left to the usual way.
+given memory for them (`runtime/bytecode.py`). Whatever is unusual is left to the usual way.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jitonnx import forks
 from jitonnx.engine.lent import Lent
 from jitonnx.ir import dims
 from jitonnx.ir.dims import Dim, DimLike
-from jitonnx.plan.derivation import Evaluator
-from jitonnx.plan.recording import EMPTY_SECTION, Registers, Section, Unrecordable, Written
-from jitonnx.records import NamedTuple
-from jitonnx.runtime.chains import BoundVariable, Chain, Placed, SegmentLink, SizesLink
+from jitonnx.plan.size_program import Evaluator
+from jitonnx.plan.size_tracing import EMPTY_SECTION, Registers, Section, Untraceable, Written
+from jitonnx.runtime.bytecode import BoundVariable, Bytecode, Placed, SegmentInstruction, SizesInstruction
 from jitonnx.runtime.driver import make_ahead
 from jitonnx.runtime.entry import supported
-from jitonnx.runtime.frames import FramePool
+from jitonnx.runtime.execution_contexts import ExecutionContextPool
 from jitonnx.runtime.program import Shapes
+from jitonnx.support import fork_safety
+from jitonnx.support.records import NamedTuple
 
 if TYPE_CHECKING:
-    from jitonnx.engine.programs import CompiledOutline
+    from jitonnx.engine.programs import CompiledParametricProgram
 
 _ROOM = 256
 """Numbers that are worked out to see whether the plan holds for sizes, at most."""
@@ -54,7 +54,7 @@ class Resized:
     part, has none: then `possible` is False.
     """
 
-    def __init__(self, compiled: CompiledOutline, threads: int, frames: FramePool) -> None:
+    def __init__(self, compiled: CompiledParametricProgram, threads: int, frames: ExecutionContextPool) -> None:
         self._compiled, self._frames = compiled, frames
         outline = compiled.outline
         self.inputs = [[outline.numbers[row] for row in tensor.shape] for tensor in outline.inputs]
@@ -62,7 +62,7 @@ class Resized:
         """The shapes of inputs and outputs, over the dimension variables."""
         self._way = self._written() if supported() and compiled.chainable(sized=True) else None
         self._places = [(bound.slot, bound.place) for bound in self._way.bound] if self._way else []
-        self._lock = forks.lock()
+        self._lock = fork_safety.lock()
         """Held where `_seen` changes or is gone through."""
         self._seen: dict[tuple[int, ...], None] = {}
         self._calls = Lent(functools.partial(_made, compiled, self._way, threads, frames), _CALLS_KEPT)
@@ -129,7 +129,7 @@ class Resized:
         numbers = {name: Written(section, number) for number, name in enumerate(names)}
         try:
             found: dict[int, Any] = dict(evaluator.recorded(numbers))  # type: ignore[arg-type]
-        except Unrecordable:
+        except Untraceable:
             return None
         values = [found.get(row, dim) for row, dim in enumerate(flat)]
         for a, b in zip(values[::2], values[1::2], strict=True):
@@ -142,7 +142,9 @@ class Resized:
 class _Call:
     """A chain of its own for one run at a time, and how much of what is recorded it knows."""
 
-    def __init__(self, compiled: CompiledOutline, way: _Way, threads: int, frames: FramePool) -> None:
+    def __init__(
+        self, compiled: CompiledParametricProgram, way: _Way, threads: int, frames: ExecutionContextPool
+    ) -> None:
         self._compiled, self._count = compiled, len(way.names)
         self._variables = {name: number for number, name in enumerate(way.names)}
         self._registers = np.zeros(len(way.names) + _ROOM + len(way.registers.constants), np.int64)
@@ -152,9 +154,9 @@ class _Call:
         inputs, outputs = len(outline.inputs), len(outline.outputs)
         sizes = [[_fixed(outline.numbers[row]) for row in tensor.shape] for tensor in outline.inputs]
         links = [
-            Placed(SizesLink(outline.input_kinds, sizes, way.bound), 0, None, ()),
+            Placed(SizesInstruction(outline.input_kinds, sizes, way.bound), 0, None, ()),
             Placed(
-                SegmentLink(
+                SegmentInstruction(
                     None,
                     [(place, False) for place in range(inputs)],
                     range(inputs, inputs + outputs),
@@ -165,7 +167,7 @@ class _Call:
                 (),
             ),
         ]
-        self._chain = Chain(links, 1, frames, threads, self._registers)
+        self._chain = Bytecode(links, 1, frames, threads, self._registers)
         self._version = 0
 
     def __call__(self, arrays: list[Any]) -> bool:
@@ -185,7 +187,9 @@ class _Call:
         return tuple(self._registers[: self._count].tolist())
 
 
-def _made(compiled: CompiledOutline, way: _Way | None, threads: int, frames: FramePool) -> _Call | None:
+def _made(
+    compiled: CompiledParametricProgram, way: _Way | None, threads: int, frames: ExecutionContextPool
+) -> _Call | None:
     """A call; None where there are no such runs, or as long as the driver's part is in the making."""
     return None if way is None or not make_ahead(["chains"]) else _Call(compiled, way, threads, frames)
 

@@ -18,16 +18,21 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from jitonnx import forks
-from jitonnx.ending import check_end
 from jitonnx.engine.assumptions import AssumptionError, check_equal
-from jitonnx.engine.chains import ChainedSteps, NotChainable, Scope, StepContext, WholeRun, Writer, chains_of
+from jitonnx.engine.bytecode import (
+    BytecodeSteps,
+    NotBytecode,
+    StepContext,
+    VariableScope,
+    WholeRun,
+    Writer,
+    bytecode_of,
+)
+from jitonnx.engine.interpreter import array_of, bind, bindings_by_value, evaluate_node, failure, owned
 from jitonnx.engine.loops import LoopStep
-from jitonnx.engine.lru_cache import LRUCache
-from jitonnx.engine.programs import PROGRAMS_KEPT, CompiledOutline, RunnableProgram
+from jitonnx.engine.programs import PROGRAMS_KEPT, CompiledParametricProgram, RunnableProgram
 from jitonnx.engine.schedule_plan import STRINGS, UNBOUNDED, Counted, HostNode, LoopNode, SchedulePlan, Segment
 from jitonnx.engine.timing import Times
-from jitonnx.interpreter import array_of, bind, bindings_by_value, evaluate_node, failure, owned
 from jitonnx.ir import dims
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.dtypes import DType
@@ -35,9 +40,12 @@ from jitonnx.ir.graph import Binding, Graph, Node, Value
 from jitonnx.ir.operator import Operator
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.onnx.control_flow import If, Loop, Scan
-from jitonnx.runtime.chains import Sized
+from jitonnx.runtime.bytecode import Sized
 from jitonnx.runtime.executable import Executable
-from jitonnx.runtime.frames import FramePool
+from jitonnx.runtime.execution_contexts import ExecutionContextPool
+from jitonnx.support import fork_safety
+from jitonnx.support.cancellation import check_end
+from jitonnx.support.lru_cache import LRUCache
 
 if TYPE_CHECKING:
     pass
@@ -50,7 +58,12 @@ class NativeStep:
     """A native segment, compiled, with its programs."""
 
     def __init__(
-        self, segment: Segment, compiled: CompiledOutline, threads: int, frames: FramePool, table_bytes: int
+        self,
+        segment: Segment,
+        compiled: CompiledParametricProgram,
+        threads: int,
+        frames: ExecutionContextPool,
+        table_bytes: int,
     ) -> None:
         self.compiled = compiled
         self.inputs, self.outputs, self.counted = segment.inputs, segment.outputs, segment.counted
@@ -97,10 +110,10 @@ class NativeStep:
         """Sizes to look at the step for: those given if they are all it needs, else the last; None before any run."""
         return sizes if set(self.names) <= set(sizes) else self.latest
 
-    def write(self, writer: Writer, scope: Scope, context: StepContext) -> None:
-        """Write the step's link of a chain. NotChainable where it can be no part of one."""
+    def write(self, writer: Writer, scope: VariableScope, context: StepContext) -> None:
+        """Write the step's link of a chain. NotBytecode where it can be no part of one."""
         if not self.compiled.chainable(bool(self.names)):
-            raise NotChainable("Python has a part in making its programs")
+            raise NotBytecode("Python has a part in making its programs")
         writer.segment(self, scope, context)
 
     def version(self) -> int:
@@ -110,7 +123,7 @@ class NativeStep:
         return self.compiled.recorded()
 
     @property
-    def settled(self) -> bool:
+    def is_one_program(self) -> bool:
         """Whether one program serves all runs."""
         return not self.names
 
@@ -163,9 +176,9 @@ class HostStep:
         for body in self.bodies:
             yield from body.reasons()
 
-    def write(self, writer: Writer, scope: Scope, context: StepContext) -> None:
+    def write(self, writer: Writer, scope: VariableScope, context: StepContext) -> None:
         """The host is no part of a chain."""
-        raise NotChainable("it is evaluated on the host")
+        raise NotBytecode("it is evaluated on the host")
 
     def native_steps(self) -> Iterator[NativeStep | LoopStep]:
         """The native steps of bodies."""
@@ -173,11 +186,11 @@ class HostStep:
             yield from body.native_steps()
 
 
-class IteratedStep(HostStep):
+class HostLoopStep(HostStep):
     """A Loop or Scan whose body is a schedule of steps: links of a chain if all of them can be."""
 
-    def write(self, writer: Writer, scope: Scope, context: StepContext) -> None:
-        """Write the links of all iterations. NotChainable where they can't be."""
+    def write(self, writer: Writer, scope: VariableScope, context: StepContext) -> None:
+        """Write the links of all iterations. NotBytecode where they can't be."""
         writer.iterated(self._node, self.bodies[0], scope, context)
 
 
@@ -202,8 +215,8 @@ class ChoiceStep:
         for body in self.bodies:
             yield from body.reasons()
 
-    def write(self, writer: Writer, scope: Scope, context: StepContext) -> None:
-        """Write the step's links of a chain. NotChainable where it can be no part of one."""
+    def write(self, writer: Writer, scope: VariableScope, context: StepContext) -> None:
+        """Write the step's links of a chain. NotBytecode where it can be no part of one."""
         writer.choice(self.node, self.bodies, scope, context)
 
     def native_steps(self) -> Iterator[NativeStep | LoopStep]:
@@ -259,19 +272,19 @@ class Schedule:
     """A graph's steps, ready to run from several threads at once.
 
     The variables of the graph's inputs are given by the caller (of a body: those of the graph around it); others are
-    bound as the run goes on. Native steps are done by one call (`engine/chains.py`), from the second run on.
+    bound as the run goes on. Native steps are done by one call (`engine/bytecode.py`), from the second run on.
     """
 
-    def __init__(self, graph: Graph, steps: Sequence[Step], threads: int, frames: FramePool) -> None:
+    def __init__(self, graph: Graph, steps: Sequence[Step], threads: int, frames: ExecutionContextPool) -> None:
         self.steps = steps
         self.inputs, self.outputs = list(graph.inputs), list(graph.outputs)
         self.told = {name: binding.value for name, binding in graph.bindings.items()}
         """What tells each variable that only a run can tell."""
         self._threads, self._frames = threads, frames
-        native = any(isinstance(step, NativeStep | LoopStep | ChoiceStep | IteratedStep) for step in steps)
-        self._making = forks.WorkLock()
+        native = any(isinstance(step, NativeStep | LoopStep | ChoiceStep | HostLoopStep) for step in steps)
+        self._making = fork_safety.WorkLock()
         """Held where the chains are made, once."""
-        self._chains: Mapping[int, ChainedSteps] | None = None if native else {}
+        self._chains: Mapping[int, BytecodeSteps] | None = None if native else {}
         self._whole: WholeRun | None = None
         """What does all steps at once, if one chain does."""
         self._has_run = False
@@ -396,7 +409,7 @@ class Schedule:
                 values.pop(value, None)
             number += 1
 
-    def _known_chains(self) -> Mapping[int, ChainedSteps]:
+    def _known_chains(self) -> Mapping[int, BytecodeSteps]:
         """The chains, by the number of the step that each begins with; none before the second run: a start is quick."""
         chains = self._chains
         if chains is not None:
@@ -406,7 +419,7 @@ class Schedule:
             return {}
         with self._making:
             if self._chains is None:
-                chains = chains_of(list(self.placed()), self.told, self._frames, self._threads)
+                chains = bytecode_of(list(self.placed()), self.told, self._frames, self._threads)
                 first = chains.get(0)
                 if first is not None and first.count == len(self.steps):
                     whole = WholeRun(first, self.inputs, self.outputs)
@@ -473,11 +486,15 @@ class _Assumed:
         self._passed[key] = None
 
 
-_STEPS: Mapping[type[Operator], type[HostStep | ChoiceStep]] = {If: ChoiceStep, Loop: IteratedStep, Scan: IteratedStep}
+_STEPS: Mapping[type[Operator], type[HostStep | ChoiceStep]] = {If: ChoiceStep, Loop: HostLoopStep, Scan: HostLoopStep}
 
 
 def make_schedule(
-    plan: SchedulePlan, compiled: Iterator[CompiledOutline], threads: int, frames: FramePool, table_bytes: int
+    plan: SchedulePlan,
+    compiled: Iterator[CompiledParametricProgram],
+    threads: int,
+    frames: ExecutionContextPool,
+    table_bytes: int,
 ) -> Schedule:
     """The schedule of a plan. compiled: the code of its segments, in order."""
     steps: list[Step] = []

@@ -2,7 +2,7 @@
 
 A schedule is an object of these members:
 
-    expressions  those of sizes, as of an outline (`plan/outline_message.py`), here named by position
+    expressions  those of sizes, as of an outline (`plan/parametric_program_message.py`), here named by position
     values       [name, type, elements, measured] of what steps read and give; everything else names them by position
     given        the sizes of each input of the model, null for what is no tensor
     told         pairs of sizes that have to be equal before the run, one after the other
@@ -30,8 +30,8 @@ import numpy as np
 
 from jitonnx.engine.schedule_plan import (
     Counted,
-    Followed,
     HostNode,
+    IndexedCapture,
     InputConditions,
     LoopNode,
     SchedulePlan,
@@ -44,7 +44,7 @@ from jitonnx.ir.graph import Binding, Graph, Node, Value
 from jitonnx.ir.operator import Operator, Tensor, attributes_of
 from jitonnx.ir.types import MapType, OptionalType, SequenceType, SparseTensorType, TensorType, Type, contents_array
 from jitonnx.ops.onnx.control_flow import plain
-from jitonnx.plan.outline_message import Expressions, expressions
+from jitonnx.plan.parametric_program_message import Expressions, expressions
 from jitonnx.runtime.artifact import dtype_named
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ class _Reader:
             node, body, inputs, outputs, elements, grown = parts
             graph, _ = self.graph(body)
             made = self._node([graph], *node)
-            followed = [Followed(self._values[table], self._values[one], text) for table, one, text in elements]
+            followed = [IndexedCapture(self._values[table], self._values[one], text) for table, one, text in elements]
             values = tuple(self._all(inputs)), tuple(self._all(outputs))
             return LoopNode(made, graph, None, *values, tuple(followed), tuple(grown))
         if kind != "host":

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from jitonnx.records import NamedTuple
+from jitonnx.support.records import NamedTuple
 
 if TYPE_CHECKING:
     from jitonnx.ir.assumptions import Pair
@@ -45,7 +45,7 @@ class Segment(NamedTuple):
     counted: tuple[Counted, ...] = ()
 
 
-class Followed(NamedTuple):
+class IndexedCapture(NamedTuple):
     """A captured tensor of which each iteration reads the element of its number: an address that moves, and no kernel.
 
     Both are values of the body. text: what an error says where there is no such element.
@@ -68,7 +68,7 @@ class LoopNode(NamedTuple):
     """None where the code comes from a file."""
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
-    followed: tuple[Followed, ...] = ()
+    followed: tuple[IndexedCapture, ...] = ()
     grown: tuple[int, ...] = ()
     """Which of the carried values begin, behind an iteration, with what they were before, and so may stay where they
     are in memory: a cache that rows are appended to."""

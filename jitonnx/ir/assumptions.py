@@ -43,7 +43,7 @@ class Assumptions:
         untold: frozenset[str] = frozenset(),
     ) -> None:
         self.examples, self.demands_only, self.untold = examples, demands_only, untold
-        self.settled: dict[DimLike, DimLike] = {}
+        self.substitutions: dict[DimLike, DimLike] = {}
         """Expressions that equal a number, and that number: inference puts it in their place."""
         self.taken: Taken | None = None
         """What quotients and maxima are taken for: expressions that they equal, in whose place these are built."""
@@ -78,7 +78,7 @@ class Assumptions:
     def apart(self) -> Assumptions:
         """Assumptions of their own, without a note, that answer as these do."""
         other = Assumptions(self.examples, self.demands_only, self.untold)
-        other.settled, other.taken = self.settled, self.taken
+        other.substitutions, other.taken = self.substitutions, self.taken
         return other
 
     def hold(self, a: DimLike, b: DimLike) -> bool:

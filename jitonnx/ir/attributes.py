@@ -11,7 +11,7 @@ import numpy as np
 
 from jitonnx.ir.operator import SparseTensor, Tensor
 from jitonnx.ir.types import Type
-from jitonnx.records import NamedTuple
+from jitonnx.support.records import NamedTuple
 
 
 class Kind(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jitonnx import forks
+from jitonnx.support import fork_safety
 
 
 class DType(enum.IntEnum):
@@ -116,7 +116,7 @@ def _numpy_dtype(dtype: DType) -> np.dtype[Any]:
     if dtype not in _ML_DTYPES:
         return np.dtype(_NUMPY_NAMES.get(dtype, dtype.name.lower()))
     try:
-        with forks.critical:
+        with fork_safety.critical:
             import ml_dtypes
     except ImportError as error:
         raise ImportError(f"tensors of {dtype.text} need the package ml_dtypes: pip install ml_dtypes") from error

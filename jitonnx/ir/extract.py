@@ -36,13 +36,13 @@ def solved(graph: Graph) -> Graph:
     source, known = graph, 0
     for _ in range(ROUNDS):
         values, used = solve(graph.assumptions, order)
-        settled = _settled(graph)
-        if len(values) + len(settled) == known:
+        substitutions = _settled(graph)
+        if len(values) + len(substitutions) == known:
             break
-        known = len(values) + len(settled)
+        known = len(values) + len(substitutions)
         assumptions = Assumptions(graph.assumptions.examples, untold=graph.assumptions.untold)
-        assumptions.settled = {dim: size for dim, (size, _) in settled.items()}
-        kept = {*used, *(pair for _, pair in settled.values())}
+        assumptions.substitutions = {dim: size for dim, (size, _) in substitutions.items()}
+        kept = {*used, *(pair for _, pair in substitutions.values())}
         for pair in graph.assumptions:
             demanded_by = graph.assumptions.demanded_by(pair)
             # A demand may rest on what is only assumed of the same sizes, and that cannot be seen any more.
@@ -64,7 +64,7 @@ def _with_replacements(graph: Graph, source: Graph) -> Graph:
     assumptions = graph.assumptions.apart()
     assumptions.taken = taken
     with taking(taken):
-        assumptions.settled = {rebuilt(dim): size for dim, size in assumptions.settled.items()}
+        assumptions.substitutions = {rebuilt(dim): size for dim, size in assumptions.substitutions.items()}
     for pair in graph.assumptions:
         assumptions.note(*pair, graph.assumptions.demanded_by(pair))
     made = specialise(source, types, assumptions)
@@ -82,7 +82,7 @@ def _settled(graph: Graph) -> dict[DimLike, tuple[DimLike, Pair]]:
             found[expression] = number, (a, b)
     if found:
         present = {dim for node in graph for value in node.outputs for dim in value.type.shape or ()}
-        present.update(graph.assumptions.settled)
+        present.update(graph.assumptions.substitutions)
     return {dim: entry for dim, entry in found.items() if dim in present}
 
 

@@ -25,7 +25,7 @@ from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import DataDependentError, InferenceError, Operator, as_tuple, evaluate_arrays
 from jitonnx.ir.schema import check_inputs, unranked
 from jitonnx.ir.types import UNKNOWN, Shape, TensorType, Type, contents_array, is_symbolic, type_of
-from jitonnx.records import NamedTuple
+from jitonnx.support.records import NamedTuple
 
 CONTENTS_LIMIT = 1024
 """Largest number of elements of a tensor whose symbolic contents are followed: shapes and index vectors, not data."""
@@ -241,7 +241,7 @@ class Graph:
             if node.operator.decides and node.inputs[0] is not None:
                 self.decide(node.inputs[0])
             types, contents = infer(node, context, len(names), fresh, self.scope)
-        if self.assumptions.settled:
+        if self.assumptions.substitutions:
             types = tuple(self._settled(type) for type in types)
         return types, contents
 
@@ -261,8 +261,8 @@ class Graph:
                 if given is not None:
                     self._settle(given, signed=False)
             context = InferenceContext(self.assumptions, lambda: short_name(node), self._settle)
-            settled = _settled_contents(node, [one.type for one in node.outputs], context)
-            for one, contents in zip(node.outputs, settled, strict=False):
+            substitutions = _settled_contents(node, [one.type for one in node.outputs], context)
+            for one, contents in zip(node.outputs, substitutions, strict=False):
                 if one.contents is None:
                     one.contents = contents
             if _is_known(value):
@@ -453,7 +453,7 @@ class Graph:
         """The type with numbers for the sizes that the assumptions settle."""
         if type.shape is None or type.static:
             return type
-        return TensorType(type.dtype, tuple(self.assumptions.settled.get(dim, dim) for dim in type.shape))
+        return TensorType(type.dtype, tuple(self.assumptions.substitutions.get(dim, dim) for dim in type.shape))
 
     def _claim(self, name: str) -> str:
         if name in self._names:
@@ -507,8 +507,8 @@ def infer(
                 types = as_tuple(node.operator.infer(context, *node.inputs))
             except DataDependentError:
                 types = as_tuple(node.operator.infer_open(*node.inputs))
-            if _open(types) and (settled := _evaluated(node)) is not None:
-                return tuple(type_of(array) for array in settled), settled
+            if _open(types) and (substitutions := _evaluated(node)) is not None:
+                return tuple(type_of(array) for array in substitutions), substitutions
             _check_sizes(types)
     except DataDependentError:
         types = (UNKNOWN,) * wanted if node.bodies else unranked(node.operator, node.inputs, wanted)
@@ -579,8 +579,8 @@ def _settled_contents(node: Node, types: Sequence[Type], context: InferenceConte
     nothing = (None,) * len(types)
     if any(value is not None and value.dtype is None for value in node.inputs):
         return nothing
-    if (settled := node.operator.contents(*node.inputs)) is not None:
-        return (_as_numbers(settled, types[0]), *nothing[1:])
+    if (substitutions := node.operator.contents(*node.inputs)) is not None:
+        return (_as_numbers(substitutions, types[0]), *nothing[1:])
     given = [value for value in node.inputs if value is not None]
     if not given or any(value.contents is None or value.contents.size > CONTENTS_LIMIT for value in given):
         return nothing

@@ -22,13 +22,13 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ir.errors import InferenceError as InferenceError
 from jitonnx.ir.strings import string_scalar
 from jitonnx.ir.types import TensorType, Type
-from jitonnx.records import dataclass
+from jitonnx.support.records import dataclass
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
 
-    from jitonnx.computation.lowering import Lowering
     from jitonnx.ir.bodies import Bodies
+    from jitonnx.ir.computation.lowering import Lowering
     from jitonnx.ir.graph import Value
     from jitonnx.ir.inference import InferenceContext
     from jitonnx.ir.raw import RawNode
@@ -145,7 +145,7 @@ class Operator:
         context, too."""
         raise NotImplementedError
 
-    def taken_apart(self, parts: Any, inputs: Sequence[Value | None], outputs: int) -> Sequence[Value] | None:
+    def decompose(self, parts: Any, inputs: Sequence[Value | None], outputs: int) -> Sequence[Value] | None:
         """The first `outputs` outputs by several operators, of which the host evaluates some only; None: as it is.
 
         parts: `add(operator, *inputs)` and `add_many(operator, inputs, outputs)` make nodes.

@@ -9,7 +9,7 @@ import numpy as np
 
 from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import Operator
-from jitonnx.records import dataclass
+from jitonnx.support.records import dataclass
 
 
 @dataclass

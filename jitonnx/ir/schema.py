@@ -1,10 +1,11 @@
 """What ONNX says of the versions of an operator (their signatures), and whether nodes keep to it.
 
-The checker (`jitonnx.checker.operators`) asks for attributes and counts, whoever builds a node for types: a model's
-nodes are checked in the form in which they stand there, before `Operator.upgrade`. An input or attribute that another
-version has is refused, and a type that this version does not list for an input, or that contradicts another input of
-the same type variable. Wherever a graph's types are inferred, inputs are checked once more (`check_inputs`): some types
-are known only then; no declaration looks at them. `jitonnx.ops.generate` says how the schemas are written down.
+The checker (`jitonnx.model.checker.operators`) asks for attributes and counts, whoever builds a node for types: a
+model's nodes are checked in the form in which they stand there, before `Operator.upgrade`. An input or attribute that
+another version has is refused, and a type that this version does not list for an input, or that contradicts another
+input of the same type variable. Wherever a graph's types are inferred, inputs are checked once more (`check_inputs`):
+some types are known only then; no declaration looks at them. `jitonnx.ops.generate` says how the schemas are written
+down.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING
 
-from jitonnx import forks
 from jitonnx.ir.attributes import KINDS, kind_of, plain
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.errors import GraphError, InferenceError
 from jitonnx.ir.operator import Operator, is_custom
 from jitonnx.ir.types import UNKNOWN, MapType, OptionalType, SequenceType, SparseTensorType, TensorType, Type
-from jitonnx.records import NamedTuple
+from jitonnx.support import fork_safety
+from jitonnx.support.records import NamedTuple
 
 if TYPE_CHECKING:
     from jitonnx.ir.graph import Value
@@ -59,7 +60,7 @@ class Schema(NamedTuple):
     required."""
 
 
-@forks.once
+@fork_safety.once
 def schemas_of(declaration: type[Operator]) -> tuple[Schema, ...]:
     """The signatures of an operator's versions, the oldest first.
 
@@ -82,7 +83,7 @@ def versions_of(declaration: type[Operator]) -> tuple[int, ...]:
     return tuple(schema.version for schema in schemas_of(declaration))
 
 
-@forks.once
+@fork_safety.once
 def schemas_in(folder: str, domain: str, name: str) -> tuple[Schema, ...]:
     """The versions of an operator in the module `schemas` of a package, that which dropped it among them; the oldest
     first, none for an unknown one."""
@@ -105,7 +106,7 @@ def _parsed(domain: str, name: str, line: str, tables: Sequence[str]) -> Schema:
     return Schema(domain, name, int(version.rstrip("-")), version.endswith("-"), _bound(inputs), outputs, kinds)
 
 
-@forks.once
+@fork_safety.once
 def _kinds(text: str) -> frozenset[DType | str]:
     return frozenset(map(_kind, text.split()))
 
@@ -274,7 +275,7 @@ def _unranked(parameter: Parameter, given: Mapping[str, Value]) -> Type:
     return TensorType(kind, None) if isinstance(kind, DType) else UNKNOWN
 
 
-@forks.once
+@fork_safety.once
 def _inputs_of(declaration: type[Operator]) -> tuple[Parameter, ...]:
     """The inputs of the newest version, with the types that any version takes: what `upgrade` makes of old ones.
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from jitonnx.ir.dims import Dim, DimLike, known, product
 from jitonnx.ir.dtypes import DType, of_numpy
-from jitonnx.records import dataclass
+from jitonnx.support.records import dataclass
 
 Shape = tuple[DimLike, ...]
 

@@ -8,10 +8,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from jitonnx import errors
-from jitonnx.checker.attributes import kind_by_field
-from jitonnx.checker.model import FIRST_IR_WITH_OPSETS
-from jitonnx.checker.nodes import GRADIENT, FunctionKey, Opsets, captured, describe, function_key, reads
-from jitonnx.checker.order import sorted_nodes
 from jitonnx.errors import Error, Fail, InvalidGraph
 from jitonnx.ir.bodies import with_sizes
 from jitonnx.ir.graph import Graph, GraphError, Value
@@ -21,6 +17,10 @@ from jitonnx.ir.raw import RawNode
 from jitonnx.ir.schema import check_inputs
 from jitonnx.ir.strings import string_scalar, strings_of
 from jitonnx.ir.types import Type
+from jitonnx.model.checker.attributes import kind_by_field
+from jitonnx.model.checker.model import FIRST_IR_WITH_OPSETS
+from jitonnx.model.checker.nodes import GRADIENT, FunctionKey, Opsets, captured, describe, function_key, reads
+from jitonnx.model.checker.order import sorted_nodes
 from jitonnx.model.functions import Scope, attributes_within, enter
 from jitonnx.model.tensors import TensorReader
 from jitonnx.model.types import Dimensions, contradiction, declaration, tensor_type, value_type
@@ -28,7 +28,7 @@ from jitonnx.ops.composite import Composite, Nodes
 from jitonnx.ops.onnx.identity import Identity
 from jitonnx.ops.registry import Registry, canonical
 from jitonnx.proto import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, ValueInfoProto
-from jitonnx.records import NamedTuple
+from jitonnx.support.records import NamedTuple
 
 _T = TypeVar("_T")
 
@@ -246,7 +246,7 @@ class Builder:
 
     def _gradient(self, graph: Graph, node: NodeProto, scope: Scope) -> None:
         """The nodes that compute what a Gradient gives, which names the tensors between which it differentiates."""
-        from jitonnx.gradient.differentiate import gradients  # few models have any
+        from jitonnx.ops.gradient.differentiate import gradients  # few models have any
 
         attributes = self._attributes(node, scope)
         xs, zs, y = attributes.get("xs", ()), attributes.get("zs", ()), attributes.get("y")

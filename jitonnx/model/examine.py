@@ -9,13 +9,13 @@ import hashlib
 import math
 from collections.abc import Iterator
 
-from jitonnx.checker.nodes import subgraphs
-from jitonnx.checker.report import Finding, Place, quoted
-from jitonnx.checker.tensors import byte_size
-from jitonnx.checker.walk import Walk
 from jitonnx.errors import Error
 from jitonnx.ir.dtypes import DType
 from jitonnx.model.build import Builder
+from jitonnx.model.checker.nodes import subgraphs
+from jitonnx.model.checker.report import Finding, Place, quoted
+from jitonnx.model.checker.tensors import byte_size
+from jitonnx.model.checker.walk import Walk
 from jitonnx.model.tensors import TensorReader
 from jitonnx.model.types import contradiction, declaration, other_shape
 from jitonnx.proto import ModelProto, NodeProto, TensorProto

@@ -12,8 +12,8 @@ import stat
 from pathlib import Path, PureWindowsPath
 
 from jitonnx.errors import Fail
-from jitonnx.mapped import FileMap, content_of, file_of
 from jitonnx.proto import TensorProto
+from jitonnx.support.mapped_files import FileMap, content_of, file_of
 
 
 class ExternalData:

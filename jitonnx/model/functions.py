@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import field
 
-from jitonnx.checker.nodes import Opsets, all_nodes, captured
 from jitonnx.ir.graph import Value
+from jitonnx.model.checker.nodes import Opsets, all_nodes, captured
 from jitonnx.proto import AttributeProto, FunctionProto, GraphProto, NodeProto
-from jitonnx.records import NamedTuple, dataclass
+from jitonnx.support.records import NamedTuple, dataclass
 
 
 class ScopedAttribute(NamedTuple):

@@ -8,15 +8,12 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from jitonnx import forks
-from jitonnx.checker.nodes import Opsets, initializer_names
-from jitonnx.checker.report import Report
-from jitonnx.checker.walk import Walk
 from jitonnx.errors import Fail, InvalidProtobuf, NoSuchFile
 from jitonnx.ir.declaration import Declaration
-from jitonnx.mapped import content_of as content_of_file
-from jitonnx.metadata import UNSET_VERSION, ModelMetadata
 from jitonnx.model.build import Builder
+from jitonnx.model.checker.nodes import Opsets, initializer_names
+from jitonnx.model.checker.report import Report
+from jitonnx.model.checker.walk import Walk
 from jitonnx.model.external import ExternalData
 from jitonnx.model.tensors import TensorReader
 from jitonnx.model.types import Model, contradiction, declaration, other_shape
@@ -24,6 +21,9 @@ from jitonnx.model.wire import parse
 from jitonnx.ops.registry import Registry
 from jitonnx.ops.registry import registry as default_registry
 from jitonnx.proto import ModelProto
+from jitonnx.support import fork_safety
+from jitonnx.support.mapped_files import content_of as content_of_file
+from jitonnx.support.metadata import UNSET_VERSION, ModelMetadata
 
 FIRST_IR_WITH_OVERRIDABLE_INITIALIZERS = 4
 
@@ -103,7 +103,7 @@ def _verify(walk: Walk, reader: TensorReader) -> None:
 def report_of(
     source: Any, *, external_data_folder: str | os.PathLike[str] | None = None, registry: Registry | None = None
 ) -> Report:
-    """What is wrong with a model: see `jitonnx.checker.check_model`."""
+    """What is wrong with a model: see `jitonnx.model.checker.check_model`."""
     return examined(*parsed(source, external_data_folder), default_registry if registry is None else registry)
 
 
@@ -163,7 +163,7 @@ def _map(path: Path, given: Any) -> memoryview:
     with open(path, "rb") as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode) or not found.st_size:
-            with forks.safepoint:  # whoever writes to a pipe may have to be forked yet
+            with fork_safety.safepoint:  # whoever writes to a pipe may have to be forked yet
                 return memoryview(file.read())  # pipes and empty files cannot be mapped
         return content_of_file(file.fileno(), os.fspath(path))
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from jitonnx.checker.tensors import BITS, byte_size, typed_field
 from jitonnx.errors import Fail
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.strings import strings_of
+from jitonnx.model.checker.tensors import BITS, byte_size, typed_field
 from jitonnx.model.external import ExternalData
 from jitonnx.model.wire import Tickets
 from jitonnx.proto import SparseTensorProto, TensorProto

@@ -15,10 +15,10 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Graph, Value
 from jitonnx.ir.schema import text_of
 from jitonnx.ir.types import MapType, OptionalType, SequenceType, Shape, SparseTensorType, TensorType, Type
-from jitonnx.mapped import FileMap
-from jitonnx.metadata import ModelMetadata
 from jitonnx.proto import TypeProto, ValueInfoProto
-from jitonnx.records import dataclass
+from jitonnx.support.mapped_files import FileMap
+from jitonnx.support.metadata import ModelMetadata
+from jitonnx.support.records import dataclass
 
 
 @dataclass

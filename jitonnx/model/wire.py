@@ -12,8 +12,8 @@ import os
 from typing import Any
 
 from jitonnx.errors import InvalidProtobuf
-from jitonnx.magic import GIVEN_AS_MODEL, is_artifact
 from jitonnx.proto import ModelProto
+from jitonnx.support.artifact_magic import GIVEN_AS_MODEL, is_artifact
 
 LARGE = 16 << 10
 """Bytes from which on a field is left where it is; below, copying costs less than another view."""

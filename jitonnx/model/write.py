@@ -17,7 +17,6 @@ from typing import Any, BinaryIO, NoReturn
 
 import numpy as np
 
-from jitonnx.checker.tensors import BITS
 from jitonnx.errors import Fail, InvalidArgument
 from jitonnx.ir.attributes import kind_of
 from jitonnx.ir.declaration import Declaration
@@ -28,7 +27,7 @@ from jitonnx.ir.operator import Operator, attributes_of
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.schema import Schema, attribute_faults, count_faults, schemas_of
 from jitonnx.ir.types import MapType, OptionalType, SequenceType, SparseTensorType, TensorType, Type
-from jitonnx.metadata import UNSET_VERSION
+from jitonnx.model.checker.tensors import BITS
 from jitonnx.model.types import Model
 from jitonnx.ops.registry import Registry
 from jitonnx.proto import (
@@ -40,8 +39,9 @@ from jitonnx.proto import (
     TypeProto,
     ValueInfoProto,
 )
-from jitonnx.records import NamedTuple
-from jitonnx.replacing import replacing
+from jitonnx.support.atomic_files import replacing
+from jitonnx.support.metadata import UNSET_VERSION
+from jitonnx.support.records import NamedTuple
 
 _LIMIT = (1 << 31) - 1
 """Bytes of a message at most."""

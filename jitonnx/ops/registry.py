@@ -15,7 +15,6 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import MISSING, fields
 from typing import Any
 
-from jitonnx import forks
 from jitonnx.ir.attributes import kind_of, plain
 from jitonnx.ir.errors import GraphError
 from jitonnx.ir.operator import Operator, is_custom
@@ -23,6 +22,7 @@ from jitonnx.ir.raw import RawNode
 from jitonnx.ir.schema import Schema, check_types, count_faults, schemas_in, schemas_of
 from jitonnx.ops.composite import Composite
 from jitonnx.ops.operator_sets import Declared, OperatorSet, declared_in, other_version
+from jitonnx.support import fork_safety
 
 FOLDERS = {
     "": "onnx",
@@ -262,7 +262,7 @@ def canonical(domain: str) -> str:
     return "" if domain == "ai.onnx" else domain
 
 
-@forks.once
+@fork_safety.once
 def _built_in(name: str) -> Domain:
     place = f"jitonnx.ops.{FOLDERS[name]}"
     folder = importlib.import_module(place)
@@ -270,7 +270,7 @@ def _built_in(name: str) -> Domain:
     return Domain(name, folder.NEWEST, families)
 
 
-@forks.once
+@fork_safety.once
 def _read(family: str) -> dict[str, type[Operator]]:
     """The declarations of a module by name."""
     return {declaration.name: declaration for declaration in importlib.import_module(family).OPERATORS}

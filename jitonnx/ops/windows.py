@@ -12,7 +12,7 @@ from jitonnx.ir.dims import DimLike, ceil_divide, floor_divide, maximum, minimum
 from jitonnx.ir.graph import Value
 from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError
-from jitonnx.records import dataclass
+from jitonnx.support.records import dataclass
 
 AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 

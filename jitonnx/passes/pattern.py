@@ -23,7 +23,7 @@ from jitonnx.ir.graph import Node, Value
 from jitonnx.ir.operator import Operator
 from jitonnx.ops.onnx.arithmetic import Add, Div, Mul, Neg, Pow, Reciprocal, Sqrt, Sub
 from jitonnx.passes.rewriting import Edit, Level, Result, Rule, scalar
-from jitonnx.records import dataclass
+from jitonnx.support.records import dataclass
 
 PatternLike: TypeAlias = Union["Pattern", float, int]
 
@@ -75,7 +75,7 @@ class Number(Pattern):
 
 
 @dataclass(eq=False)
-class Call(Pattern):
+class CallPattern(Pattern):
     """An operator of one of `operators` (whose attributes `accepts` takes) on arguments; further inputs are free."""
 
     operators: tuple[type[Operator], ...]
@@ -92,7 +92,7 @@ class Product(Pattern):
 
 
 @dataclass(eq=False)
-class Sum(Pattern):
+class SumPattern(Pattern):
     """constant (a number or a named one) + summands."""
 
     constant: float | Number
@@ -106,7 +106,7 @@ def any_(name: str, accepts: Callable[[Value], bool] | None = None) -> Pattern:
 
 def call(*operators: type[Operator], accepts: Callable[[Node], bool] | None = None) -> Callable[..., Pattern]:
     """A function that makes patterns of calls of one of `operators`."""
-    return lambda *arguments: Call(operators, arguments, accepts)
+    return lambda *arguments: CallPattern(operators, arguments, accepts)
 
 
 def _product(a: PatternLike, b: PatternLike) -> Product:
@@ -128,11 +128,11 @@ def _product(a: PatternLike, b: PatternLike) -> Product:
     return Product(coefficient, tuple(factors))
 
 
-def _sum(a: PatternLike, b: PatternLike) -> Sum:
+def _sum(a: PatternLike, b: PatternLike) -> SumPattern:
     constant: float | Number = 0.0
     summands: list[Pattern] = []
     for part in (a, b):
-        if isinstance(part, Sum):
+        if isinstance(part, SumPattern):
             constant = part.constant if isinstance(part.constant, Number) or part.constant else constant
             summands.extend(part.summands)
         elif isinstance(part, Number):
@@ -141,7 +141,7 @@ def _sum(a: PatternLike, b: PatternLike) -> Sum:
             summands.append(part)
         else:
             constant = constant + part if not isinstance(constant, Number) else constant
-    return Sum(constant, tuple(summands))
+    return SumPattern(constant, tuple(summands))
 
 
 # ---------------------------------------------------------------- matching
@@ -190,15 +190,15 @@ def _match(pattern: Pattern, value: Value, found: Match) -> Iterator[Match]:
     if isinstance(pattern, Any):
         if pattern.accepts is None or pattern.accepts(value):
             yield found.bind(pattern, value)
-    elif isinstance(pattern, Call):
+    elif isinstance(pattern, CallPattern):
         yield from _match_call(pattern, value, found)
     elif isinstance(pattern, Product):
         yield from _match_product(pattern, value, 1.0, found)
-    elif isinstance(pattern, Sum):
+    elif isinstance(pattern, SumPattern):
         yield from _match_sum(pattern, value, found)
 
 
-def _match_call(pattern: Call, value: Value, found: Match) -> Iterator[Match]:
+def _match_call(pattern: CallPattern, value: Value, found: Match) -> Iterator[Match]:
     node = value.producer
     if node is None or not isinstance(node.operator, pattern.operators) or len(node.inputs) < len(pattern.arguments):
         return
@@ -244,7 +244,7 @@ def _assign(wanted: Sequence[tuple[Pattern, float]], given: list[tuple[Value, fl
                 yield from _assign(wanted[1:], given[:i] + given[i + 1 :], one)
 
 
-def _match_sum(pattern: Sum, value: Value, found: Match) -> Iterator[Match]:
+def _match_sum(pattern: SumPattern, value: Value, found: Match) -> Iterator[Match]:
     flat = flatten_sum(value)
     if len(flat.summands) != len(pattern.summands):
         return

@@ -10,13 +10,13 @@ from jitonnx.ir.bodies import prune_captures
 from jitonnx.ir.dims import taking
 from jitonnx.ir.graph import Graph
 from jitonnx.ops.onnx.identity import Identity
-from jitonnx.passes.equal import merge_equal
+from jitonnx.passes.common_subexpressions import merge_equal
 from jitonnx.passes.report import Report
 from jitonnx.passes.rewriting import Edit, Level, Rule, apply_rules
 from jitonnx.passes.rules import classes, fold
 from jitonnx.passes.verify import verify
 from jitonnx.passes.views import views
-from jitonnx.records import NamedTuple
+from jitonnx.support.records import NamedTuple
 
 MERGE_EQUAL = Rule("merge equal", "f(x), f(x) = f(x) once", Level.BASIC, (), lambda node, edit: None)
 """Common subexpressions: a pass over the whole graph, not a rule for one node; listed to be switched off by name."""
@@ -70,7 +70,7 @@ _PADDING = _family("padding", "Conv AveragePool MaxPool")
 _MOVES = _family("moves", "Transpose Reshape Expand")
 _PROJECTIONS = _family("projections", "MatMul")
 _SLICES = _family("slices", "Gemm MatMul")
-_SPREAD = _family("spread", "Conv")
+_SPREAD = _family("pixel_invariants", "Conv")
 _TABLES = _family("tables", "MatMul LSTM GRU RNN")
 _RANGES = _family("ranges", "Range")
 

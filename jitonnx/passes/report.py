@@ -6,7 +6,7 @@ import enum
 from collections import Counter
 from dataclasses import field
 
-from jitonnx.records import dataclass
+from jitonnx.support.records import dataclass
 
 
 class Reason(enum.Enum):

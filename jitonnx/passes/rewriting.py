@@ -19,19 +19,19 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from jitonnx.defects import is_defect, survive, told
+from jitonnx.ir.defects import is_defect, survive, told
 from jitonnx.ir.dims import DimLike, variables
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.errors import InferenceError
 from jitonnx.ir.graph import Graph, GraphError, Node, Value, describe
 from jitonnx.ir.operator import DataDependentError, Operator
 from jitonnx.ir.types import is_symbolic
-from jitonnx.mapped import release_pages
 from jitonnx.ops.onnx.identity import Identity
 from jitonnx.ops.onnx.shape import Reshape, Transpose
 from jitonnx.passes.report import Reason, Report
 from jitonnx.passes.verify import same_type
-from jitonnx.records import dataclass
+from jitonnx.support.mapped_files import release_pages
+from jitonnx.support.records import dataclass
 
 Fact = TypeVar("Fact")
 Result: TypeAlias = "Value | Sequence[Value] | None"

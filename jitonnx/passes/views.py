@@ -22,7 +22,7 @@ from jitonnx.ops.onnx.shape import Flatten, Reshape, Squeeze, Transpose, Unsquee
 from jitonnx.ops.onnx.slice import Slice
 from jitonnx.passes.report import Reason
 from jitonnx.passes.rewriting import Decline, Edit, Result, ranked, rule
-from jitonnx.records import dataclass
+from jitonnx.support.records import dataclass
 
 INT64_MIN = -(2**63)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from jitonnx.computation.expr import Expr
+from jitonnx.emit.arguments import Arguments
+from jitonnx.ir.computation.expressions import Expr
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.dtypes import DType
-from jitonnx.kernels.arguments import Arguments
 from jitonnx.kernels.spec import KernelSpec
-from jitonnx.plan.tensor import Tensor
-from jitonnx.records import dataclass
+from jitonnx.plan.tensor import StridedTensor
+from jitonnx.support.records import dataclass
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class KernelCall:
     """Tensors."""
     sizes: Arguments
     """Dimensions: what the spec's `complete` gets."""
-    stage_tensors: list[Tensor] = field(default_factory=list)
+    stage_tensors: list[StridedTensor] = field(default_factory=list)
     stage_sizes: list[DimLike] = field(default_factory=list)
     prologue: Stage | None = None
     epilogue: Stage | None = None
@@ -59,15 +59,15 @@ class KernelCall:
             raise TypeError(f"Bug: {type(self.spec).__name__} is called with {next(texts)}, and not with {next(texts)}")
 
     @property
-    def tensors(self) -> list[Tensor]:
+    def tensors(self) -> list[StridedTensor]:
         """All that it touches, in the order in which the kernel gets their pointers."""
         return [*self.buffers, *self.stage_tensors]
 
     @property
-    def written(self) -> list[Tensor]:
+    def written(self) -> list[StridedTensor]:
         return [self.buffers[place] for place in self.buffers.results()]
 
     @property
-    def read(self) -> list[Tensor]:
+    def read(self) -> list[StridedTensor]:
         results = set(self.buffers.results())
         return [tensor for place, tensor in enumerate(self.tensors) if place not in results]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import enum
 
-from jitonnx.records import dataclass
+from jitonnx.support.records import dataclass
 
 
 class Caution(enum.IntEnum):
-    """What a plan does without, where one with more of it failed (`jitonnx.defects`)."""
+    """What a plan does without, where one with more of it failed (`jitonnx.ir.defects`)."""
 
     NONE = 0
     FUSION = 1

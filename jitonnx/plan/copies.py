@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jitonnx.computation import expr as e
+from jitonnx.ir.computation import expressions as e
 from jitonnx.ir.dtypes import DType
 from jitonnx.kernels.transpose.spec import (
     INTERLEAVED,
@@ -14,13 +14,15 @@ from jitonnx.kernels.transpose.spec import (
 )
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.region import region_call
-from jitonnx.plan.tensor import Tensor
+from jitonnx.plan.tensor import StridedTensor
 
 COPY_COST = 0.4
 """What an element costs that is copied to another layout, in multiply-adds of vectors."""
 
 
-def copy_call(source: Tensor, target: Tensor, *, label: str, reason: str, streams: bool = False) -> KernelCall:
+def copy_call(
+    source: StridedTensor, target: StridedTensor, *, label: str, reason: str, streams: bool = False
+) -> KernelCall:
     """The call that copies `source` to `target`, of equal shape and any strides; one kernel an item size.
 
     streams: the target is too large for the caches, and is written past them.
@@ -41,7 +43,7 @@ def copy_call(source: Tensor, target: Tensor, *, label: str, reason: str, stream
     return region_call([expr], [source], [target], label=label, origin=(), reason=reason, streams=streams)
 
 
-def _step(source: Tensor, target: Tensor) -> int:
+def _step(source: StridedTensor, target: StridedTensor) -> int:
     """How far apart the source's elements lie along the axis that the target is contiguous along, if that has code of
     its own; else 0."""
     axes = zip(target.shape, source.strides, target.strides, strict=True)
@@ -49,7 +51,7 @@ def _step(source: Tensor, target: Tensor) -> int:
     return steps[0] if steps and isinstance(steps[0], int) and steps[0] in STEPS else 0
 
 
-def _interleaved(source: Tensor, target: Tensor) -> int:
+def _interleaved(source: StridedTensor, target: StridedTensor) -> int:
     """How many elements, if few, lie side by side in one tensor and in planes in the other; else 0."""
     for one, other in ((source, target), (target, source)):
         for axis, extent in enumerate(one.shape):

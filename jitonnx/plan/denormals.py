@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from jitonnx.computation import computations as c
-from jitonnx.computation.lowering import Lowered, Statement
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation.lowering import Lowered, Statement
 from jitonnx.ir.graph import Value
 
 _PRODUCTS = (c.MatMul, c.Convolution, c.TransposedConvolution, c.Recurrent)

@@ -7,13 +7,13 @@ not certain for all sizes is looked at whenever a program is made (`plan.outline
 from __future__ import annotations
 
 from jitonnx.ir.dims import Atom, Dim, DimLike, known, product
-from jitonnx.plan.tensor import Tensor
+from jitonnx.plan.tensor import StridedTensor
 
 _TERMS, _NESTED = 4, 2
 """Larger expressions, which multiply to very large ones, are looked at when sizes are known."""
 
 
-def is_certain(tensor: Tensor) -> bool:
+def is_certain(tensor: StridedTensor) -> bool:
     """Whether a tensor begins and ends in its buffer for all sizes, as far as its form tells."""
     numbers = *tensor.shape, *tensor.strides, tensor.offset, tensor.buffer.elements
     if tensor.offset == 0 and product(tensor.shape) == tensor.buffer.elements and tensor.contiguous:
@@ -26,7 +26,7 @@ def is_certain(tensor: Tensor) -> bool:
     return begins and _surely(tensor.offset) and _surely(tensor.buffer.elements - 1 - last)
 
 
-def is_outside(tensor: Tensor) -> bool:
+def is_outside(tensor: StridedTensor) -> bool:
     """Whether a tensor, all of whose sizes are known, has elements outside of its buffer."""
     offset, elements = tensor.offset, tensor.buffer.elements
     shape, strides = ([dim for dim in dims if isinstance(dim, int)] for dims in (tensor.shape, tensor.strides))

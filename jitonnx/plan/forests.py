@@ -16,7 +16,7 @@ from jitonnx.kernels.trees.spec import (
     table_elements,
     top_levels,
 )
-from jitonnx.records import NamedTuple
+from jitonnx.support.records import NamedTuple
 
 _NOTHING = np.iinfo(np.int64).min
 """It stands in the place of a node or leaf: a place of a full level that no row reaches."""

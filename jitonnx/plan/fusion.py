@@ -15,13 +15,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import field
 
-from jitonnx.computation import computations as c
-from jitonnx.computation import expr as e
-from jitonnx.computation.lowering import Lowered, Statement
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation import expressions as e
+from jitonnx.ir.computation.lowering import Lowered, Statement
 from jitonnx.ir.dtypes import HALVES, DType
 from jitonnx.ir.graph import Node, Value
 from jitonnx.plan.precision import writes_bfloat16
-from jitonnx.records import dataclass
+from jitonnx.support.records import dataclass
 
 MAX_OPERANDS = 12
 """Operands of one region: beyond, pointers no longer fit the integer registers and fusing stops to pay."""
@@ -165,12 +165,14 @@ class _Fusion:
         types = {value.dtype for value in region.operands} - set(HALVES)  # which a stage reads as float32
         coordinates = any(node.op == "index" for node in e.children_first(region.expr))
         operands = {*group.operands, *region.operands}
-        of_integers = isinstance(group.anchor.computation, c.IntegerMatMul | c.IntegerConvolution | c.IntegerProduct)
+        of_integers = isinstance(
+            group.anchor.computation, c.IntegerWeightMatMul | c.IntegerConvolution | c.IntegerMatMul
+        )
         if coordinates or len(operands) - 1 > (MAX_OPERANDS_OF_INTEGERS if of_integers else MAX_OPERANDS):
             return False
         if of_integers:
             return types <= _WITH_INTEGERS and region.output.dtype in _WITH_INTEGERS
-        bfloats = c.BfloatMatMul | c.BfloatConvolution | c.BfloatProduct
+        bfloats = c.Bfloat16WeightMatMul | c.Bfloat16Convolution | c.Bfloat16MatMul
         if isinstance(group.anchor.computation, bfloats) or writes_bfloat16(group.anchor):
             return types <= {DType.FLOAT} and region.output.dtype in (DType.FLOAT, DType.BFLOAT16)
         normalised = softmax or isinstance(group.anchor.computation, c.Normalize)

@@ -15,14 +15,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from jitonnx.computation import computations as c
-from jitonnx.computation import expr as e
-from jitonnx.computation.lowering import Lowered, Statement
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation import expressions as e
+from jitonnx.ir.computation.lowering import Lowered, Statement
 from jitonnx.ir.dims import product
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.types import TensorType
-from jitonnx.records import NamedTuple
+from jitonnx.support.records import NamedTuple
 
 _SCALED = e.operand(0, DType.FLOAT) * e.operand(1, DType.FLOAT)
 _WIDENED = e.cast(e.operand(0, DType.INT8), DType.FLOAT) * e.operand(1, DType.FLOAT)

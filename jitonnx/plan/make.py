@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from jitonnx.computation import computations as c
-from jitonnx.computation.lowering import Lowered, Statement
-from jitonnx.defects import is_defect
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation.lowering import Lowered, Statement
+from jitonnx.ir.defects import is_defect
 from jitonnx.ir.dims import product, taking
 from jitonnx.ir.graph import Node, Value
 from jitonnx.plan.choices import Caution, Choices
 from jitonnx.plan.denormals import without_denormals
 from jitonnx.plan.fusion import Group, fuse
-from jitonnx.plan.halves import place_halves
 from jitonnx.plan.integer_caches import with_integer_caches
 from jitonnx.plan.placement import Placement
 from jitonnx.plan.plan import Plan
@@ -24,8 +23,9 @@ from jitonnx.plan.planner import Planner, UnplannableError
 from jitonnx.plan.precision import NO_BFLOAT16, in_bfloat16
 from jitonnx.plan.region import region_call
 from jitonnx.plan.selection import selector_of, takes_epilogue, takes_scaling
-from jitonnx.plan.tensor import Buffer, Tensor, apply_view, orders_around, row_major
-from jitonnx.target import Target
+from jitonnx.plan.storage_types import place_halves
+from jitonnx.plan.tensor import Buffer, StridedTensor, apply_view, orders_around, row_major
+from jitonnx.target.machine import Target
 
 
 class PlanningDefect(Exception):
@@ -116,10 +116,10 @@ def _plan_group(planner: Planner, group: Group) -> None:
 
 def _multiply_together(planner: Planner, target: Target) -> None:
     """What products and convolutions do for each other, once all are there; plans of neither do without its modules."""
-    from jitonnx.plan.ahead import ask_ahead
-    from jitonnx.plan.alike import share_kernels
-    from jitonnx.plan.bands import in_bands
-    from jitonnx.plan.row_bands import rows_in_bands
+    from jitonnx.plan.depth_first_rows import rows_in_bands
+    from jitonnx.plan.depth_first_tiling import in_bands
+    from jitonnx.plan.kernel_deduplication import share_kernels
+    from jitonnx.plan.weight_prefetch import ask_ahead
 
     plan = planner.plan
     plan.calls = rows_in_bands(in_bands(plan.calls, target), target)
@@ -139,7 +139,7 @@ def _view(planner: Planner, statement: Statement) -> None:
     planner.bind(statement.outputs[0], seen)
 
 
-def _gathered(planner: Planner, value: Value, view: c.View) -> Tensor:
+def _gathered(planner: Planner, value: Value, view: c.View) -> StridedTensor:
     """A view's operand made dense: in the graph output that the view is to become, if it is, else in new memory."""
     tensor, target = planner.tensor(value), planner.destination(value)
     if target is not None and target.contiguous and not tensor.contiguous:
@@ -181,4 +181,4 @@ def _copy_outputs(planner: Planner, lowered: Lowered) -> None:
         if tensor.buffer.space == "output" and tensor.buffer.index == number:
             continue
         buffer = Buffer(value.name, "output", product(value.shape), value.dtype, index=number)
-        planner.copy_into(tensor, Tensor(buffer, 0, value.shape, row_major(value.shape)), "a graph output")
+        planner.copy_into(tensor, StridedTensor(buffer, 0, value.shape, row_major(value.shape)), "a graph output")

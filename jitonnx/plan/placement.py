@@ -9,15 +9,15 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
-from jitonnx.computation import computations as c
-from jitonnx.computation.lowering import Lowered, Statement
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation.lowering import Lowered, Statement
 from jitonnx.ir.dims import DimLike, concrete, product
 from jitonnx.ir.graph import Value
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.region import cost
 from jitonnx.plan.tensor import (
     Buffer,
-    Tensor,
+    StridedTensor,
     apply_view,
     channels_last_order,
     dense_tensor,
@@ -30,7 +30,7 @@ from jitonnx.plan.tensor import (
 
 IMAGES = (
     c.Convolution,
-    c.BfloatConvolution,
+    c.Bfloat16Convolution,
     c.IntegerConvolution,
     c.TransposedConvolution,
     c.Pool,
@@ -57,7 +57,7 @@ class Placement:
 
     def __init__(self, lowered: Lowered, groups: Sequence[Group]) -> None:
         self._orders: dict[Value, tuple[int, ...]] = {}
-        self._destinations: dict[Value, Callable[[], Tensor]] = {}
+        self._destinations: dict[Value, Callable[[], StridedTensor]] = {}
         self._choose_orders(groups)
         made = _made(groups)
         self._choose_outputs(lowered, made)
@@ -68,7 +68,7 @@ class Placement:
         """The memory order of a value's axes, outermost first."""
         return self._orders.get(value) or tuple(range(len(value.shape)))
 
-    def destination(self, value: Value) -> Tensor | None:
+    def destination(self, value: Value) -> StridedTensor | None:
         """Tell where a result is bound to lie: in a graph output, in what a later step joins or writes; None:
         anywhere."""
         make = self._destinations.get(value)
@@ -127,7 +127,7 @@ class Placement:
                 root = reshaped[root]
             if root is None or root in given or root.contents is not None or root in self._destinations:
                 continue
-            tensor = Tensor(buffer, 0, root.shape, row_major(root.shape))
+            tensor = StridedTensor(buffer, 0, root.shape, row_major(root.shape))
             self._destinations[root] = lambda tensor=tensor: tensor  # type: ignore[misc]
             self._choose_behind(views, root, tensor, made)
 
@@ -149,12 +149,12 @@ class Placement:
                 self._orders[value] = tuple(range(len(value.shape)))
                 self._destinations[value] = _Once(lambda value=value: self._whole(value))  # type: ignore[misc]
 
-    def _written_by(self, region: Group) -> Tensor | None:
+    def _written_by(self, region: Group) -> StridedTensor | None:
         """Tell where an elementwise region writes; None for other groups, and if that is not settled yet."""
         return None if region.anchor is not None or region.output is None else self.destination(region.output)
 
     def _choose_behind(
-        self, views: Mapping[Value, Statement], value: Value, tensor: Tensor, made: set[Value | None]
+        self, views: Mapping[Value, Statement], value: Value, tensor: StridedTensor, made: set[Value | None]
     ) -> None:
         """What views turn into `value`, lying as `tensor`, is made there, if that is in the order chosen for it."""
         while value in views:
@@ -218,7 +218,7 @@ class Placement:
         beside = concrete(product([operand.shape[inner] for inner in order[order.index(axis) :]]))
         return beside is not None and beside <= _NARROW
 
-    def _whole(self, value: Value) -> Tensor:
+    def _whole(self, value: Value) -> StridedTensor:
         return dense_tensor(value.name, value.shape, value.dtype, self.order(value))
 
 
@@ -232,7 +232,7 @@ def _gives_pixels(group: Group) -> bool:
     return image is not None and reads_pixels(image)
 
 
-def _before(statement: Statement, tensor: Tensor) -> Tensor | None:
+def _before(statement: Statement, tensor: StridedTensor) -> StridedTensor | None:
     """The operand of a reshape or transpose whose result is this tensor; None: its elements do not lie so."""
     view, (value,) = statement.computation, statement.inputs
     assert isinstance(view, c.View) and value is not None
@@ -261,11 +261,11 @@ def _longest_prefix(statement: Statement, earlier: Sequence[Statement]) -> State
 class _Once:
     """A tensor made at its first use."""
 
-    def __init__(self, make: Callable[[], Tensor]) -> None:
+    def __init__(self, make: Callable[[], StridedTensor]) -> None:
         self._make = make
-        self._tensor: Tensor | None = None
+        self._tensor: StridedTensor | None = None
 
-    def __call__(self) -> Tensor:
+    def __call__(self) -> StridedTensor:
         if self._tensor is None:
             self._tensor = self._make()
         return self._tensor
@@ -274,9 +274,11 @@ class _Once:
 class _Part:
     """A stretch of another tensor along one axis."""
 
-    def __init__(self, whole: Callable[[], Tensor], axis: int, start: DimLike, shape: tuple[DimLike, ...]) -> None:
+    def __init__(
+        self, whole: Callable[[], StridedTensor], axis: int, start: DimLike, shape: tuple[DimLike, ...]
+    ) -> None:
         self._whole, self._axis, self._start, self._shape = whole, axis, start, shape
 
-    def __call__(self) -> Tensor:
+    def __call__(self) -> StridedTensor:
         whole = self._whole()
         return replace(whole, offset=whole.offset + self._start * whole.strides[self._axis], shape=self._shape)

@@ -14,13 +14,23 @@ from jitonnx.ir.dims import DimLike
 from jitonnx.ir.graph import Value
 from jitonnx.ir.types import Shape
 from jitonnx.kernels.parts.packing import aligned
+from jitonnx.plan.arena import Lifetime, lifetimes
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.extents import is_certain
-from jitonnx.plan.memory import Lifetime, lifetimes
-from jitonnx.plan.outline import ArenaBuffer, Bound, Call, Computed, Constant, Contents, Operand, Outline, PlanTensor
-from jitonnx.plan.tensor import Buffer, Tensor
-from jitonnx.records import dataclass
+from jitonnx.plan.parametric_program import (
+    ArenaBuffer,
+    Bound,
+    Computed,
+    Constant,
+    ConstantNumbers,
+    OperandPlace,
+    ParametricProgram,
+    PlanTensor,
+    ProgramCall,
+)
+from jitonnx.plan.tensor import Buffer, StridedTensor
 from jitonnx.runtime.program import Flag, Program
+from jitonnx.support.records import dataclass
 
 
 @dataclass
@@ -68,19 +78,19 @@ class _Rows:
         return tuple([self.add(dim) for dim in dims])
 
 
-def _outline(plan: Plan, lives: Mapping[Buffer, Lifetime]) -> Outline:
+def _outline(plan: Plan, lives: Mapping[Buffer, Lifetime]) -> ParametricProgram:
     rows = _Rows()
     indices = {buffer: number for number, buffer in enumerate(plan.constants)}
     indices |= {buffer: number for number, buffer in enumerate(lives)}
 
-    def operand(tensor: Tensor) -> Operand:
+    def operand(tensor: StridedTensor) -> OperandPlace:
         buffer = tensor.buffer
         index = indices[buffer] if buffer.space in ("arena", "constant") else buffer.index
         offset = rows.add(tensor.offset * buffer.dtype.itemsize)
-        return Operand(buffer.space, index, offset)  # type: ignore[arg-type]
+        return OperandPlace(buffer.space, index, offset)  # type: ignore[arg-type]
 
     calls = [
-        Call(
+        ProgramCall(
             call.spec.plain,
             rows.add_all(call.sizes),
             rows.add_all(call.stage_sizes),
@@ -90,7 +100,7 @@ def _outline(plan: Plan, lives: Mapping[Buffer, Lifetime]) -> Outline:
         for call in plan.calls
     ]
     operands = [(number, tensor) for number, call in enumerate(plan.calls) for tensor in call.tensors]
-    return Outline(
+    return ParametricProgram(
         inputs=[
             PlanTensor(value.name, value.dtype.numpy, rows.add_all(shape))
             for value, shape in zip(plan.inputs, plan.given_shapes, strict=True)
@@ -122,4 +132,4 @@ def _constant(rows: _Rows, buffer: Buffer) -> Constant:
     if buffer.contents is None:
         assert buffer.array is not None
         return aligned(buffer.array)
-    return Contents(buffer.dtype.numpy, buffer.contents.shape, rows.add_all(list(buffer.contents.flat)))
+    return ConstantNumbers(buffer.dtype.numpy, buffer.contents.shape, rows.add_all(list(buffer.contents.flat)))

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 import numpy as np
 
-from jitonnx.computation.expr import ordered
-from jitonnx.computation.lowering import Lowered
+from jitonnx.ir.computation.expressions import ordered
+from jitonnx.ir.computation.lowering import Lowered
 from jitonnx.ir.dims import DimLike, concrete, integers, known, product
 from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.graph import Node, Value
 from jitonnx.ir.inference import inferring
 from jitonnx.kernels.parts.packing import aligned
-from jitonnx.mapped import release_pages
 from jitonnx.plan.calls import KernelCall, Stage
 from jitonnx.plan.choices import Choices
 from jitonnx.plan.copies import copy_call
@@ -29,7 +28,7 @@ from jitonnx.plan.plan import Plan
 from jitonnx.plan.tensor import (
     Buffer,
     Made,
-    Tensor,
+    StridedTensor,
     broadcast_to,
     channels_last_order,
     dense_tensor,
@@ -38,12 +37,13 @@ from jitonnx.plan.tensor import (
     row_major,
 )
 from jitonnx.runtime.program import Flag
-from jitonnx.target import Target
+from jitonnx.support.mapped_files import release_pages
+from jitonnx.target.machine import Target
 
 if TYPE_CHECKING:
     from jitonnx.plan.tables import Maker
 
-RowStrides: TypeAlias = Callable[[Tensor], "tuple[DimLike, DimLike, DimLike] | None"]
+RowStrides: TypeAlias = Callable[[StridedTensor], "tuple[DimLike, DimLike, DimLike] | None"]
 """Strides by (batch, row, column) of a tensor that has a kernel's result's shape, as that kernel counts them."""
 
 
@@ -61,18 +61,18 @@ class Planner:
     def __init__(self, lowered: Lowered, target: Target, choices: Choices, placement: Placement) -> None:
         self.target, self.choices, self._placement = target, choices, placement
         self.plan = Plan(lowered.inputs, lowered.outputs, lowered.given_shapes, lowered.assumptions)
-        self._tensors: dict[Value, Tensor] = {}
+        self._tensors: dict[Value, StridedTensor] = {}
         self._constants: dict[tuple[object, ...], Buffer] = {}
-        self._packed: dict[tuple[object, ...], Tensor] = {}
-        self._prepared: dict[tuple[object, ...], tuple[Tensor, ...]] = {}
-        self._state: Tensor | None = None
+        self._packed: dict[tuple[object, ...], StridedTensor] = {}
+        self._prepared: dict[tuple[object, ...], tuple[StridedTensor, ...]] = {}
+        self._state: StridedTensor | None = None
         self._group: Group | None = None
         self._read = {value for statement in lowered.statements for value in statement.inputs} | set(lowered.outputs)
         for number, value in enumerate(lowered.inputs):
             if value.dtype is DType.STRING:  # which lie in no memory: kernels know of their shapes alone
                 continue
             buffer = Buffer(value.name, "input", product(value.shape), value.dtype, index=number)
-            self._tensors[value] = Tensor(buffer, 0, value.shape, row_major(value.shape))
+            self._tensors[value] = StridedTensor(buffer, 0, value.shape, row_major(value.shape))
 
     @property
     def rounds_products(self) -> bool:
@@ -81,7 +81,7 @@ class Planner:
 
     # ------------------------------------------------------------ operands
 
-    def tensor(self, value: Value) -> Tensor:
+    def tensor(self, value: Value) -> StridedTensor:
         """Tell where a value lies."""
         found = self._tensors.get(value)
         if found is None:
@@ -94,14 +94,14 @@ class Planner:
             self._tensors[value] = found
         return found
 
-    def _dimensions_as_data(self, value: Value) -> Tensor:
+    def _dimensions_as_data(self, value: Value) -> StridedTensor:
         """A constant whose elements are worked out when a program is made."""
         assert value.contents is not None
         buffer = Buffer(value.name, "constant", value.contents.size, value.dtype, contents=value.contents)
         self.plan.constants.append(buffer)
-        return Tensor(buffer, 0, value.shape, row_major(value.shape))
+        return StridedTensor(buffer, 0, value.shape, row_major(value.shape))
 
-    def constant(self, array: np.ndarray) -> Tensor:
+    def constant(self, array: np.ndarray) -> StridedTensor:
         """A constant of the plan; a transposed array is used as it lies. Equal array objects are one buffer."""
         order = sorted(range(array.ndim), key=lambda axis: -array.strides[axis])
         dense = array.transpose(order)
@@ -114,9 +114,9 @@ class Planner:
             self._constants[place] = buffer
             self.plan.constants.append(buffer)
         shape = tuple(map(int, array.shape))
-        return Tensor(buffer, 0, shape, in_order(shape, order))
+        return StridedTensor(buffer, 0, shape, in_order(shape, order))
 
-    def packed(self, tensor: Tensor, pack: Callable[[np.ndarray], np.ndarray], key: object) -> Tensor:
+    def packed(self, tensor: StridedTensor, pack: Callable[[np.ndarray], np.ndarray], key: object) -> StridedTensor:
         """A constant in the layout that a kernel wants; packed once for each view and `key` (the kernel's spec)."""
         place = (tensor, key)
         if place not in self._packed:
@@ -126,7 +126,9 @@ class Planner:
             release_pages(array)
         return self._packed[place]
 
-    def prepared(self, tensor: Tensor, prepare: Callable[[], tuple[Tensor, ...]], key: object) -> tuple[Tensor, ...]:
+    def prepared(
+        self, tensor: StridedTensor, prepare: Callable[[], tuple[StridedTensor, ...]], key: object
+    ) -> tuple[StridedTensor, ...]:
         """What calls make of a tensor for several kernels that read it; called once for each view and `key`."""
         place = (tensor, key)
         if place not in self._prepared:
@@ -135,7 +137,7 @@ class Planner:
 
     def computed(
         self, maker: Maker, part: int, sizes: tuple[DimLike, ...], shape: Sequence[DimLike], dtype: DType
-    ) -> Tensor:
+    ) -> StridedTensor:
         """Array number `part` of those that `maker` makes of sizes: a constant, or one of each program."""
         from jitonnx.plan.tables import made  # few models have such
 
@@ -147,28 +149,28 @@ class Planner:
             buffer.made = Made(maker, part, sizes)
             self._constants[maker, part, sizes] = buffer
             self.plan.constants.append(buffer)
-        return Tensor(buffer, 0, tuple(shape), row_major(shape))
+        return StridedTensor(buffer, 0, tuple(shape), row_major(shape))
 
-    def dense(self, value: Value) -> Tensor:
+    def dense(self, value: Value) -> StridedTensor:
         """The value row-major without gaps, copied if it lies otherwise."""
         tensor = self.tensor(value)
         return tensor if tensor.contiguous else self.copy(tensor, tuple(range(tensor.rank)), "needed row-major")
 
-    def unit_inner(self, value: Value) -> Tensor:
+    def unit_inner(self, value: Value) -> StridedTensor:
         """The value with its last axis innermost (stride 1), copied if it lies otherwise."""
         tensor = self.tensor(value)
         if tensor.rank and tensor.shape[-1] != 1 and tensor.strides[-1] != 1:
             return self.copy(tensor, tuple(range(tensor.rank)), "needed with its last axis innermost")
         return tensor
 
-    def channels_last(self, value: Value) -> Tensor:
+    def channels_last(self, value: Value) -> StridedTensor:
         """An image with its channels innermost, copied if it lies otherwise."""
         tensor = self.tensor(value)
         if is_channels_last(tensor):
             return tensor
         return self.copy(tensor, channels_last_order(tensor.rank), "needed channels-last")
 
-    def copy(self, tensor: Tensor, order: Sequence[int], why: str) -> Tensor:
+    def copy(self, tensor: StridedTensor, order: Sequence[int], why: str) -> StridedTensor:
         """A dense copy of a tensor with its axes in memory in `order`. A constant is copied with the plan."""
         array = _whole_constant(tensor)
         if array is not None:
@@ -178,18 +180,18 @@ class Planner:
         self.copy_into(tensor, target, why)
         return target
 
-    def copy_into(self, source: Tensor, target: Tensor, why: str) -> None:
+    def copy_into(self, source: StridedTensor, target: StridedTensor, why: str) -> None:
         """Copy elements between tensors of equal shape."""
         streams = self.outgrows_caches(target)
         self.call(copy_call(source, target, label=f"copy {source.buffer.name}", reason=why, streams=streams))
 
     # ------------------------------------------------------------ results
 
-    def temporary(self, shape: Sequence[DimLike], dtype: DType, order: Sequence[int] | None = None) -> Tensor:
+    def temporary(self, shape: Sequence[DimLike], dtype: DType, order: Sequence[int] | None = None) -> StridedTensor:
         """New memory in the arena."""
         return dense_tensor(f"t{len(self.plan.calls)}", shape, dtype, order or tuple(range(len(shape))))
 
-    def place(self, value: Value, order: Sequence[int] | None = None, *, strict: bool = False) -> Tensor:
+    def place(self, value: Value, order: Sequence[int] | None = None, *, strict: bool = False) -> StridedTensor:
         """Tell where to write a result: in an output or in a concatenation if it is bound for one, else in new memory.
 
         `order`: the memory order of axes the kernel prefers. `strict`: it can write no other; a graph output or
@@ -201,16 +203,16 @@ class Planner:
         self._tensors[value] = tensor
         return tensor
 
-    def destination(self, value: Value) -> Tensor | None:
+    def destination(self, value: Value) -> StridedTensor | None:
         """The output or part of a concatenation that a result is bound for; None: it may lie anywhere."""
         return self._placement.destination(value)
 
-    def move(self, value: Value, order: Sequence[int]) -> Tensor:
+    def move(self, value: Value, order: Sequence[int]) -> StridedTensor:
         """Place a result anew, dense in `order`: for a kernel that cannot write where it was bound for."""
         tensor = self._tensors[value] = self.temporary(value.shape, value.dtype, order)
         return tensor
 
-    def bind(self, value: Value, tensor: Tensor) -> None:
+    def bind(self, value: Value, tensor: StridedTensor) -> None:
         """Say where a value lies that needs no place of its own."""
         self._tensors[value] = tensor
 
@@ -218,7 +220,7 @@ class Planner:
         """The memory order chosen for a value."""
         return self._placement.order(value)
 
-    def outgrows_caches(self, tensor: Tensor) -> bool:
+    def outgrows_caches(self, tensor: StridedTensor) -> bool:
         """Whether a result is so large that it is better written past the caches: none of it would be left in them."""
         size = concrete(tensor.elements)
         return size is not None and size * tensor.dtype.itemsize > self.target.l3_bytes
@@ -236,7 +238,7 @@ class Planner:
         self.plan.calls.append(call)
         return call
 
-    def check(self, tensor: Tensor) -> None:
+    def check(self, tensor: StridedTensor) -> None:
         """Have the node being planned left to NumPy where all sizes are known and a tensor is not within its buffer."""
         if is_outside(tensor):
             self.unplannable("its kernel would go beyond what it is given; please report this with the model")
@@ -251,17 +253,17 @@ class Planner:
         """Whether a statement or the graph's outputs need a value."""
         return value in self._read
 
-    def flag(self, text: str) -> Tensor:
+    def flag(self, text: str) -> StridedTensor:
         """A word that a kernel sets to 1 when it meets an error that only the data shows; `text` says what it means."""
         flag = aligned(np.zeros(1, np.int64))  # it is told by its address from other constants, which may be copied
         origin = self.node.origin or (self.node.name,)
         self.plan.flags.append(Flag(flag, f"{self.node.operator.name} node {', '.join(map(repr, origin))}: {text}"))
         return self.constant(flag)
 
-    def state(self) -> Tensor:
-        """Tell where the plan's draws are counted: see `jitonnx.draws`."""
+    def state(self) -> StridedTensor:
+        """Tell where the plan's draws are counted: see `jitonnx.support.draws`."""
         if self._state is None:
-            from jitonnx.draws import new_state  # few models draw
+            from jitonnx.support.draws import new_state  # few models draw
 
             self._state = self.constant(new_state())
         return self._state
@@ -312,13 +314,13 @@ class Planner:
         )
 
 
-def _written_in(tensor: Tensor, order: Sequence[int]) -> bool:
+def _written_in(tensor: StridedTensor, order: Sequence[int]) -> bool:
     """Whether the tensor's innermost axis is that of `order`."""
     inner = order[-1] if order else None
     return inner is None or tensor.strides[inner] == 1 or tensor.shape[inner] == 1
 
 
-def _whole_constant(tensor: Tensor) -> np.ndarray | None:
+def _whole_constant(tensor: StridedTensor) -> np.ndarray | None:
     """The elements of a constant; None where only a run tells its sizes, or a copy of it would take more memory."""
     array = tensor.constant
     return None if array is None or array.size > (concrete(tensor.buffer.elements) or 0) else array

@@ -14,9 +14,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from jitonnx.computation import computations as c
-from jitonnx.computation import expr as e
-from jitonnx.computation.lowering import Lowered, Statement
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation import expressions as e
+from jitonnx.ir.computation.lowering import Lowered, Statement
 from jitonnx.ir.dims import concrete, integers, known, product, usual
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Node, Value
@@ -99,11 +99,11 @@ def _in_bfloat16(statement: Statement, given_out: set[Value], packs: bool) -> c.
     if x.constant is not None or x.dtype is not DType.FLOAT:
         return None
     if weights.constant is None:
-        return c.BfloatProduct() if packs and isinstance(computation, c.MatMul) and _packing_pays(x, weights) else None
+        return c.Bfloat16MatMul() if packs and isinstance(computation, c.MatMul) and _packing_pays(x, weights) else None
     if isinstance(computation, c.MatMul):
         *batch, depth, columns = weights.constant.shape
         pays = _pays(depth, columns) and depth * columns >= _LEAST_OF_MATRIX
-        return c.BfloatMatMul() if pays and all(dim == 1 for dim in batch) else None
+        return c.Bfloat16WeightMatMul() if pays and all(dim == 1 for dim in batch) else None
     columns, *rest = weights.constant.shape
     pads = (*computation.pads_before, *computation.pads_after)
     depth = weights.constant.size // max(columns, 1)
@@ -113,7 +113,7 @@ def _in_bfloat16(statement: Statement, given_out: set[Value], packs: bool) -> c.
         return None
     if depth <= _DEPTH_IN_PLANES and statement.outputs[0] in given_out:
         return None
-    return c.BfloatConvolution(
+    return c.Bfloat16Convolution(
         computation.strides, computation.dilations, computation.pads_before, computation.pads_after
     )
 
@@ -205,7 +205,9 @@ class _Values:
         if not wanting:
             return
         others = [reader for reader in found if reader not in wanting]
-        columns = sum(_columns(reader) for reader in wanting if isinstance(self.chosen.get(reader), c.BfloatMatMul))
+        columns = sum(
+            _columns(reader) for reader in wanting if isinstance(self.chosen.get(reader), c.Bfloat16WeightMatMul)
+        )
         free = _keeps_rounding(self._makers[value]) or self._made_free(value)
         by_element = all(reader is not None and isinstance(reader.computation, c.Map) for reader in others)
         if free and others and by_element and _is_large_image(value):
@@ -217,7 +219,7 @@ class _Values:
     def _wants(self, reader: Statement, value: Value) -> bool:
         """Whether a reader would rather have a value in bfloat16."""
         if reader in self.chosen:
-            if isinstance(self.chosen[reader], c.BfloatProduct):
+            if isinstance(self.chosen[reader], c.Bfloat16MatMul):
                 return True
             return reader.inputs[0] is value and value not in reader.inputs[1:]
         return _keeps_rounding(reader) and reader.outputs[0] in self.rounded
@@ -287,7 +289,7 @@ class _Rounding:
         computation, node = self._values.chosen.get(statement, statement.computation), statement.node
         inputs = list(statement.inputs)
         if statement in self._values.chosen:
-            rounded = 2 if isinstance(computation, c.BfloatProduct) else 1
+            rounded = 2 if isinstance(computation, c.Bfloat16MatMul) else 1
             inputs[:rounded] = [value and self._half.get(value, value) for value in inputs[:rounded]]
         if isinstance(computation, c.Map):
             computation, inputs = self._on_images(computation, inputs)

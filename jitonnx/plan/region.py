@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from jitonnx.computation import expr as e
+from jitonnx.ir.computation import expressions as e
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.dtypes import DType
 from jitonnx.kernels.region.spec import LoopsSpec, loops_buffers, loops_sizes
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.plan.calls import KernelCall
-from jitonnx.plan.tensor import Tensor, broadcast_to
-from jitonnx.records import dataclass
+from jitonnx.plan.tensor import StridedTensor, broadcast_to
+from jitonnx.support.records import dataclass
 
 BROADCAST, UNIT, STRIDED = 0, 1, 2
 """How an operand moves along the innermost loop: not at all, by one element, or by a stride."""
@@ -37,7 +37,7 @@ class RegionSpec(KernelSpec):
     streams: bool = False
     """Its one output, of dense rows, is written past the caches, which it would not fit."""
     family: ClassVar[str] = "region"  # generated, not in the library
-    SETTLED: ClassVar[bool] = True
+    PRESCHEDULED: ClassVar[bool] = True
 
     @property
     def plain(self) -> LoopsSpec:
@@ -81,8 +81,8 @@ _Loop = tuple[int, DimLike, tuple[DimLike, ...]]  # axis, extent, stride of each
 
 def region_call(
     exprs: Sequence[e.Expr],
-    inputs: Sequence[Tensor],
-    outputs: Sequence[Tensor],
+    inputs: Sequence[StridedTensor],
+    outputs: Sequence[StridedTensor],
     *,
     label: str,
     origin: Sequence[str],
@@ -122,7 +122,7 @@ _STREAMED_BYTES = 1024
 """The least that a row has where it is streamed: both its ends are stored as usual."""
 
 
-def _can_stream(outputs: Sequence[Tensor], inner: _Loop) -> bool:
+def _can_stream(outputs: Sequence[StridedTensor], inner: _Loop) -> bool:
     """Whether a region can write its output past the caches: whole vectors of one output, in rows that are long."""
     _, extent, strides = inner
     itemsize = outputs[0].dtype.itemsize
@@ -141,7 +141,7 @@ def _movement(stride: DimLike) -> int:
     return BROADCAST if stride == 0 else UNIT if stride == 1 else STRIDED
 
 
-def _loops(shape: Sequence[DimLike], tensors: Sequence[Tensor], collapse: bool) -> list[_Loop]:
+def _loops(shape: Sequence[DimLike], tensors: Sequence[StridedTensor], collapse: bool) -> list[_Loop]:
     """The loops over `shape`, outermost first, in the memory order of the last tensor (the first output is as good)."""
     main = tensors[-1]
     axes = [axis for axis in memory_order(main) if shape[axis] != 1]
@@ -157,7 +157,7 @@ def _loops(shape: Sequence[DimLike], tensors: Sequence[Tensor], collapse: bool) 
     return loops or [(0, 1, (0,) * len(tensors))]
 
 
-def memory_order(tensor: Tensor) -> tuple[int, ...]:
+def memory_order(tensor: StridedTensor) -> tuple[int, ...]:
     """The axes as they lie in memory, outermost first."""
     return tuple(sorted(range(tensor.rank), key=lambda axis: _outer_first(tensor.strides[axis], axis)))
 

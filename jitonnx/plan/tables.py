@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from jitonnx.computation.drawing import Distribution, seeded
-from jitonnx.computation.resampling import axis_table
 from jitonnx.errors import InvalidArgument
+from jitonnx.ir.computation.drawing import Distribution, seeded
+from jitonnx.ir.computation.resampling import axis_table
 from jitonnx.ir.dtypes import DType
 from jitonnx.kernels.parts.packing import aligned
 from jitonnx.kernels.resize.spec import Table, pack_table, pack_windows
-from jitonnx.records import dataclass
+from jitonnx.support.records import dataclass
 
 if TYPE_CHECKING:
-    from jitonnx.plan.outline import Array
+    from jitonnx.plan.parametric_program import Array
 
 _TABLES_KEPT = 512
 _LOCAL = ("half_pixel", "asymmetric", "tf_half_pixel_for_nn")

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from jitonnx.computation import computations as c
+from jitonnx.ir.computation import computations as c
 from jitonnx.ir.dims import DimLike, integers, known, matched_axes, product
 from jitonnx.ir.dtypes import DType
-from jitonnx.records import NamedTuple, dataclass
+from jitonnx.support.records import NamedTuple, dataclass
 
 if TYPE_CHECKING:
     from jitonnx.plan.tables import Maker
@@ -64,7 +64,7 @@ class Buffer:
 
 
 @dataclass(frozen=True)
-class Tensor:
+class StridedTensor:
     """A value in memory: element (i, j, ...) is at buffer[offset + i * strides[0] + j * strides[1] + ...]."""
 
     buffer: Buffer
@@ -128,10 +128,10 @@ def in_order(shape: Sequence[DimLike], order: Sequence[int]) -> tuple[DimLike, .
     return tuple(strides)
 
 
-def dense_tensor(name: str, shape: Sequence[DimLike], dtype: DType, order: Sequence[int]) -> Tensor:
+def dense_tensor(name: str, shape: Sequence[DimLike], dtype: DType, order: Sequence[int]) -> StridedTensor:
     """New memory in the arena, dense, its axes in `order`, outermost first."""
     buffer = Buffer(name, "arena", product(shape), dtype)
-    return Tensor(buffer, 0, tuple(shape), in_order(shape, order))
+    return StridedTensor(buffer, 0, tuple(shape), in_order(shape, order))
 
 
 def channels_last_order(rank: int) -> tuple[int, ...]:
@@ -144,24 +144,24 @@ def channels_last(shape: Sequence[DimLike]) -> tuple[DimLike, ...]:
     return in_order(shape, channels_last_order(len(shape)))
 
 
-def same_strides(tensor: Tensor, strides: Sequence[DimLike]) -> bool:
+def same_strides(tensor: StridedTensor, strides: Sequence[DimLike]) -> bool:
     """Whether the tensor has these strides, where they matter: an axis of size 1 may have any."""
     return all(dim == 1 or a == b for dim, a, b in zip(tensor.shape, tensor.strides, strides, strict=True))
 
 
-def is_channels_last(tensor: Tensor) -> bool:
+def is_channels_last(tensor: StridedTensor) -> bool:
     """Whether the channel axis is innermost (stride 1, or a single channel), as image kernels need it."""
     return tensor.rank >= 3 and (tensor.strides[1] == 1 or tensor.shape[1] == 1)
 
 
-def in_planes(tensor: Tensor) -> bool:
+def in_planes(tensor: StridedTensor) -> bool:
     """Whether an image lies in planes: the pixels of a row side by side, as kernels need it whose vectors are of
     pixels. An image of one channel may lie both so and channels-last.
     """
     return tensor.strides[-1] == 1 and (tensor.shape[1] == 1 or not is_channels_last(tensor))
 
 
-def apply_view(view: c.View, tensor: Tensor) -> Tensor | None:
+def apply_view(view: c.View, tensor: StridedTensor) -> StridedTensor | None:
     """The tensor seen through a view; None where the memory does not allow it (a reshape across gaps): copy first."""
     if isinstance(view, c.Transpose):
         return replace(
@@ -203,7 +203,7 @@ def orders_around(view: c.View, shape: Sequence[DimLike], order: Sequence[int]) 
     return list(itertools.chain(*before)), list(itertools.chain(*behind))
 
 
-def broadcast_to(tensor: Tensor, shape: Sequence[DimLike]) -> Tensor:
+def broadcast_to(tensor: StridedTensor, shape: Sequence[DimLike]) -> StridedTensor:
     """The tensor repeated to `shape`: axes of size 1 and new leading ones get stride 0."""
     missing = len(shape) - tensor.rank
     strides: list[DimLike] = [0] * missing
@@ -212,14 +212,14 @@ def broadcast_to(tensor: Tensor, shape: Sequence[DimLike]) -> Tensor:
     return replace(tensor, shape=tuple(shape), strides=tuple(strides))
 
 
-def apart(tensor: Tensor, axes: Sequence[int]) -> DimLike | None:
+def apart(tensor: StridedTensor, axes: Sequence[int]) -> DimLike | None:
     """How far apart neighbours along the joined `axes` are; None if that differs."""
     shape, strides = [tensor.shape[axis] for axis in axes], [tensor.strides[axis] for axis in axes]
     merged = reshape_strides(shape, strides, (product(shape),))
     return None if merged is None else merged[0]
 
 
-def as_rows(order: Sequence[int], *tensors: Tensor) -> tuple[DimLike, DimLike, tuple[DimLike, ...]] | None:
+def as_rows(order: Sequence[int], *tensors: StridedTensor) -> tuple[DimLike, DimLike, tuple[DimLike, ...]] | None:
     """Tensors of one shape, in one memory order of the axes, as rows of elements side by side: how many rows, their
     length, and how far apart they are in each tensor. A single row if they allow it, else rows of the innermost axis;
     None if the elements of these are apart."""
@@ -267,7 +267,7 @@ def reshape_strides(
     return tuple(result)
 
 
-def pixels_as_rows(tensor: Tensor) -> Tensor | None:
+def pixels_as_rows(tensor: StridedTensor) -> StridedTensor | None:
     """An image [N, C, spatial...] as matrices [N, pixels, C]; None if its pixels are not evenly spaced."""
     pixels = product(tensor.shape[2:])
     stride = reshape_strides(tensor.shape[2:], tensor.strides[2:], (pixels,))
@@ -277,7 +277,7 @@ def pixels_as_rows(tensor: Tensor) -> Tensor | None:
     return replace(tensor, shape=shape, strides=strides)
 
 
-def pixel_strides(tensor: Tensor) -> tuple[DimLike, DimLike, DimLike] | None:
+def pixel_strides(tensor: StridedTensor) -> tuple[DimLike, DimLike, DimLike] | None:
     """Strides of an image by (image, linear pixel, channel): how window kernels address their epilogue's operands."""
     matrix = pixels_as_rows(tensor)
     return None if matrix is None else matrix.strides  # type: ignore[return-value]
@@ -288,7 +288,7 @@ def pair(values: Sequence[_D], fill: int = 1) -> tuple[_D, _D]:
     return (values[0], values[1]) if len(values) == 2 else (fill, values[0])  # type: ignore[return-value]
 
 
-def plane_strides(tensor: Tensor) -> tuple[DimLike, DimLike, DimLike] | None:
+def plane_strides(tensor: StridedTensor) -> tuple[DimLike, DimLike, DimLike] | None:
     """Strides of an image by (image, channel, linear pixel): how kernels that write planes address operands."""
     strides = pixel_strides(tensor)
     return None if strides is None else (strides[0], strides[2], strides[1])

@@ -19,25 +19,25 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from jitonnx import forks
-from jitonnx.magic import MAGIC
-from jitonnx.mapped import FileMap, content_of, file_of
-from jitonnx.metadata import ModelMetadata
-from jitonnx.records import NamedTuple
+from jitonnx.support import fork_safety
+from jitonnx.support.artifact_magic import MAGIC
+from jitonnx.support.digest import SHA256_BYTES, sha256, sha256_of_tensor
+from jitonnx.support.mapped_files import FileMap, content_of, file_of
+from jitonnx.support.metadata import ModelMetadata
+from jitonnx.support.records import NamedTuple
+from jitonnx.support.trust import distrust
+from jitonnx.target.cpu import CpuNeeded
 
-from .cpu import CpuNeeded
-from .digest import SHA256_BYTES, sha256, sha256_of_tensor
 from .driver import adopt
 from .layout import ALIGNMENT, STEP_COLUMNS, aligned_bytes
 from .loader import LoadError, load
 from .mapping import Linked, MappedCode
 from .program import Flag, Program, Shapes, Steps, Tensors, TensorSpec, Wiring
-from .trust import distrust
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-FORMAT = 8
+FORMAT = 9
 PAGE_BYTES = 4096
 
 PROLOGUE = struct.Struct(f"<{len(MAGIC)}sIQQQ")
@@ -99,7 +99,7 @@ class ShapeRange(NamedTuple):
 
 
 class SavedPlan(NamedTuple):
-    """A plan, as `plan/outline_message.py` writes it, and what it names by position.
+    """A plan, as `plan/parametric_program_message.py` writes it, and what it names by position.
 
     constants: arrays. symbols: the kernel of each of its calls.
     """
@@ -229,10 +229,10 @@ class Artifact:
             constants.append(self._state)
         return [constants[place] for place in places]
 
-    @forks.cached_property
+    @fork_safety.cached_property
     def _state(self) -> npt.NDArray[Any]:
         """What draws of this artifact's programs are counted by."""
-        from jitonnx.draws import new_state  # few models draw
+        from jitonnx.support.draws import new_state  # few models draw
 
         return new_state()
 
@@ -346,7 +346,7 @@ def dtype_named(name: str) -> np.dtype[Any]:
     try:
         return np.dtype(name)
     except TypeError:
-        with forks.critical:
+        with fork_safety.critical:
             import ml_dtypes
         found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
         return found

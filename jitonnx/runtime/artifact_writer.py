@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from jitonnx.draws import is_state
-from jitonnx.magic import MAGIC
-from jitonnx.mapped import copied
+from jitonnx.support.artifact_magic import MAGIC
+from jitonnx.support.digest import SHA256_BYTES, sha256_of_tensor
+from jitonnx.support.draws import is_state
+from jitonnx.support.kernel_cache import temporary_name
+from jitonnx.support.mapped_files import copied
+from jitonnx.target.cpu import CpuNeeded
 
 from .artifact import (
     FORMAT,
@@ -29,9 +32,6 @@ from .artifact import (
     SavedSchedule,
     ShapeRange,
 )
-from .cache import temporary_name
-from .cpu import CpuNeeded
-from .digest import SHA256_BYTES, sha256_of_tensor
 from .driver import DriverCode, driver_digest
 from .layout import ALIGNMENT, address
 from .linker import UnlinkableError, link
@@ -44,7 +44,7 @@ Array: TypeAlias = "npt.NDArray[np.generic]"
 
 
 @dataclass(frozen=True)
-class Contents:
+class ArtifactContents:
     """What an artifact is made of.
 
     writer: our version. cpu: what the code needs. threads: of a run if nobody says otherwise; 0: all CPUs.
@@ -72,7 +72,7 @@ class Contents:
     examples: Sequence[Shapes] | None = None
 
 
-def write(path: str | os.PathLike[str], contents: Contents, durable: bool = False) -> int:
+def write(path: str | os.PathLike[str], contents: ArtifactContents, durable: bool = False) -> int:
     """Write an artifact, and return its size in bytes. The file appears whole, in the place of what was there before.
 
     durable: it is on the disk before it appears, so that it is whole also after the machine has lost its power.
@@ -145,7 +145,7 @@ def _text(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode("ascii")
 
 
-def _used(contents: Contents) -> list[str]:
+def _used(contents: ArtifactContents) -> list[str]:
     """The kernels of all programs and plans, each once."""
     of_programs = [step.kernel for saved in contents.programs for step in saved.program.steps]
     return list(dict.fromkeys([*of_programs, *(symbol for plan in contents.plans for symbol in plan.symbols)]))

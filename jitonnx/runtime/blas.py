@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from jitonnx import forks
-from jitonnx.records import NamedTuple
+from jitonnx.support import fork_safety
+from jitonnx.support.records import NamedTuple
 
 _NAMES = (
     "scipy_openblas_{}_num_threads64_",
@@ -37,7 +37,7 @@ class _Limits:
     """The blocks that limit the threads of the process's BLAS, and how many it had before them."""
 
     def __init__(self) -> None:
-        self._lock = forks.lock()
+        self._lock = fork_safety.lock()
         self._blocks: list[tuple[int, int]] = []
         """The thread and the number of each."""
         self._before = 0
@@ -66,10 +66,10 @@ class _Limits:
 
 
 _limits = _Limits()
-forks.in_child(_limits.keep_own)
+fork_safety.in_child(_limits.keep_own)
 
 
-@forks.once
+@fork_safety.once
 def _blas() -> _Blas | None:
     """NumPy's BLAS; None if it is none that we know."""
     extension = np.linalg._umath_linalg.__file__

@@ -15,7 +15,7 @@ from __future__ import annotations
 import ctypes
 import weakref
 
-from jitonnx import forks
+from jitonnx.support import fork_safety
 
 from .driver import image
 from .layout import BLOCKS, address, records
@@ -86,9 +86,9 @@ class Blocks:
             self._record["count"] = self._record["kept"] = self._record["busy"] = 0
 
 
-@forks.once
+@fork_safety.once
 def blocks() -> Blocks:
     """The process's blocks."""
     made = Blocks()
-    forks.in_child(made.reset)
+    fork_safety.in_child(made.reset)
     return made

@@ -24,12 +24,12 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from jitonnx import forks
-from jitonnx.records import NamedTuple
+from jitonnx.support import fork_safety
+from jitonnx.support.kernel_cache import KernelCache
+from jitonnx.support.records import NamedTuple
+from jitonnx.support.sources import package_folder, source_digest
 
-from .cache import KernelCache
 from .images import find_linked, load_linked
-from .sources import package_folder, source_digest
 
 _BLOCKS = tuple(f"block_{name}" for name in ("malloc", "calloc", "realloc", "free", "trim", "count"))
 
@@ -68,14 +68,14 @@ _SET_MASK = 3 if _DARWIN else 2
 _EXIT_SECONDS = 5.0
 """How long the end of the interpreter waits for a part that is being compiled."""
 
-_making = forks.WorkLock()
+_making = fork_safety.WorkLock()
 _images: dict[str, Mapping[str, int]] = {}
 """The keys are parts, the values say where the functions of each lie."""
-_beginning = forks.lock()
+_beginning = fork_safety.lock()
 """Held where `_begun` changes."""
 _begun: set[str] = set()
 """Parts that a thread of their own has been begun for; a child process begins anew."""
-forks.in_child(_begun.clear)
+fork_safety.in_child(_begun.clear)
 
 
 class Driver(NamedTuple):
@@ -100,7 +100,7 @@ class SizesDriver(NamedTuple):
     instantiate: Callable[[int, int, int], int]
 
 
-class ChainsDriver(NamedTuple):
+class BytecodeDriver(NamedTuple):
     """The native functions of loops and chains, which run programs as those of `Driver` do."""
 
     loop: Callable[[int], int]
@@ -152,7 +152,7 @@ def _taken(part: str) -> bool:
         return part in _images
 
 
-@forks.once
+@fork_safety.once
 def driver() -> Driver:
     """This process's driver, made at the first call; so are the other parts."""
     at, word = image("runs"), ctypes.c_void_p
@@ -168,7 +168,7 @@ def driver() -> Driver:
     )
 
 
-@forks.once
+@fork_safety.once
 def sizes_driver() -> SizesDriver:
     at, word = image("sizes"), ctypes.c_void_p
     return SizesDriver(
@@ -177,10 +177,10 @@ def sizes_driver() -> SizesDriver:
     )
 
 
-@forks.once
-def chains_driver() -> ChainsDriver:
+@fork_safety.once
+def chains_driver() -> BytecodeDriver:
     at = image("chains")
-    return ChainsDriver(
+    return BytecodeDriver(
         loop=ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(at["jitonnx_loop"]), chain=at["jitonnx_chain"]
     )
 
@@ -220,7 +220,7 @@ def _object(cache: KernelCache, module: str) -> bytes:
         try:
             code = _compile(module)
         except BaseException:  # Ctrl-C
-            forks.release_llvm()
+            fork_safety.release_llvm()
             raise
         cache.put(key, code)
     return code
@@ -236,9 +236,9 @@ def _version(what: str) -> str:
 @functools.cache
 def driver_digest() -> str:
     """A digest of the driver's source, and so of what it takes frames and arrays to look like."""
-    package, kernels = os.path.dirname(__file__), package_folder("jitonnx.kernels")
+    package, emit = os.path.dirname(__file__), package_folder("jitonnx.emit")
     own = (os.path.join(package, name) for name in ("layout.py", "driver.py", "arithmetic.py", "native"))
-    return source_digest(*own, os.path.join(kernels, "language", "ir.py"))
+    return source_digest(*own, os.path.join(emit, "llvm_ir.py"))
 
 
 _PASSES = ("sroa", "simplify_cfg")
@@ -249,11 +249,11 @@ def _compile(name: str) -> bytes:
     """A module of the driver as object code for any CPU of this architecture."""
     import llvmlite.binding as llvm
 
-    from jitonnx.kernels.language import ir
+    from jitonnx.emit import llvm_ir
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    module = ir.Module(llvm.get_process_triple(), settled=True)
+    module = llvm_ir.Module(llvm.get_process_triple(), prescheduled=True)
     _define(name, module)
     parsed = llvm.parse_assembly(str(module))
     parsed.verify()
@@ -271,24 +271,24 @@ def _compile(name: str) -> bytes:
 def _define(name: str, module: Any) -> None:
     """Write the functions of a module."""
     if name == "runs":
-        from .native import entry, floats, frames, sync, team, walk
+        from .native import entry, execution_contexts, floats, sync, team, walk
 
         sync.define(module)
         floats.define(module)
         walk.define_walk(module)
         team.define(module)
         walk.define_runs(module)
-        frames.define(module)
+        execution_contexts.define(module)
         entry.define(module)
     elif name == "upkeep":
-        from .native import floats, frames, memory, placement, sync, tables, team, walk
+        from .native import execution_contexts, floats, memory, placement, sync, tables, team, walk
 
         sync.define_sleep(module, _MONOTONIC_CLOCK)
         floats.define(module)
         walk.define_watched(module)
         team.define_workers(module, _SET_MASK)
         memory.define(module, sys.platform == "linux")
-        frames.define_growth(module)
+        execution_contexts.define_growth(module)
         tables.define(module, exported=True)
         placement.define(module, exported=True)
     elif name == "sizes":
@@ -299,11 +299,11 @@ def _define(name: str, module: Any) -> None:
         arithmetic.define(module)
         instantiation.define(module)
     elif name == "chains":
-        from .native import chains, entry, loops
+        from .native import bytecode, entry, loops
 
         entry.define_given(module)
         loops.define(module)
-        chains.define(module)
+        bytecode.define(module)
     else:
         from .native import blocks
 

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from jitonnx import forks
-from jitonnx.records import NamedTuple
+from jitonnx.support import fork_safety
+from jitonnx.support.records import NamedTuple
 
 from .blocks import ALIGNED_BYTES, LARGE_BYTES, blocks
 from .driver import chains_driver, driver
-from .frames import FramePool, Loadable
+from .execution_contexts import ExecutionContextPool, Loadable
 from .layout import (
     ENTRY,
     OBJECT_TYPE,
@@ -57,7 +57,7 @@ class _MethodDefinition(ctypes.Structure):
     )
 
 
-def make_entry(loadable: Loadable, pool: FramePool, release_gil: bool) -> Entry | None:
+def make_entry(loadable: Loadable, pool: ExecutionContextPool, release_gil: bool) -> Entry | None:
     """A native entry into a program, which runs in the pool's frames; it keeps both alive. None where entries are not
     supported.
     """
@@ -70,11 +70,11 @@ def make_entry(loadable: Loadable, pool: FramePool, release_gil: bool) -> Entry 
 
 
 def chain_builtin(record: Record, keeper: object) -> Callable[[list[Any]], None]:
-    """A chain (`chains.py`) as a builtin function. keeper: holds all that its record points to."""
+    """A chain (`bytecode.py`) as a builtin function. keeper: holds all that its record points to."""
     return _builtin(_chain_definition(), record, keeper)
 
 
-@forks.once
+@fork_safety.once
 def _chain_definition() -> _MethodDefinition:
     text = b"chain(arrays): fill what is None, as far as it gets"
     return _MethodDefinition(b"chain", chains_driver().chain, _METH_O, text)
@@ -87,7 +87,7 @@ def _builtin(definition: _MethodDefinition, record: Record, keeper: object) -> C
 class EntryKeeper:
     """What a native entry points to."""
 
-    def __init__(self, loadable: Loadable, pool: FramePool, release_gil: bool) -> None:
+    def __init__(self, loadable: Loadable, pool: ExecutionContextPool, release_gil: bool) -> None:
         program, signature = loadable.program, loadable.common.signature
         self._loadable, self._pool = loadable, pool
         self._aligned = (program.outputs.nbytes >= ALIGNED_BYTES).astype(np.int64)
@@ -106,7 +106,7 @@ class EntryKeeper:
 
 
 def entry_record(
-    pool: FramePool,
+    pool: ExecutionContextPool,
     program: int,
     inputs: tuple[int, int, int, int],
     outputs: tuple[int, int, int, int],
@@ -150,7 +150,7 @@ class _Python(NamedTuple):
     entry: _MethodDefinition
 
 
-@forks.once
+@fork_safety.once
 def _python() -> _Python:
     def prototype(*types: type) -> Any:
         return ctypes.PYFUNCTYPE(ctypes.py_object, *types)
@@ -175,7 +175,7 @@ def _numpy_function(index: int) -> int:
     return ctypes.c_void_p.from_address(table + index * WORD_BYTES).value or 0
 
 
-@forks.once
+@fork_safety.once
 def supported() -> bool:
     """Whether this Python's and NumPy's objects lie in memory as the native entry expects."""
     if sys.implementation.name != "cpython" or "t" in sys.abiflags:

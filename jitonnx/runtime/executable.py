@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from jitonnx import forks
 from jitonnx.errors import InvalidArgument, RuntimeException
+from jitonnx.support import fork_safety
 
 from .entry import Entry, make_entry
-from .frames import FramePool, Loadable
+from .execution_contexts import ExecutionContextPool, Loadable
 from .layout import address
 from .program import Program, TensorSpec, Words
 from .tables import Common, Tables
@@ -38,18 +38,18 @@ class Executable:
         program: Program,
         common: Common,
         threads: int | None = None,
-        frames: FramePool | None = None,
+        frames: ExecutionContextPool | None = None,
         tables: Tables | None = None,
     ) -> None:
         if threads is not None and threads < 1:
             raise ValueError(f"threads is {threads}; give 1 or more, or None for all CPUs this process may use")
         self.program = program
         self.threads = allowed_cpus() if threads is None else threads
-        self._pool = frames or FramePool()
+        self._pool = frames or ExecutionContextPool()
         self.loadable = Loadable(program, common, self.threads, self._pool.zeros, tables)
         self._pool.expect(self.loadable)
 
-    @forks.cached_property
+    @fork_safety.cached_property
     def _specs(self) -> tuple[list[TensorSpec], list[TensorSpec]]:
         """The inputs and the outputs."""
         return list(self.program.inputs), list(self.program.outputs)
@@ -63,13 +63,13 @@ class Executable:
         """
         return self.call(inputs).run()
 
-    def call(self, inputs: Sequence[Array], given: Sequence[Array | None] = ()) -> Call:
+    def call(self, inputs: Sequence[Array], given: Sequence[Array | None] = ()) -> BoundCall:
         """A run on these inputs, which can be repeated; inputs and errors as for `run`.
 
         given: arrays to write outputs to, None for those that are to be new; `takes` says which can be. They share no
         memory with inputs, but for those that `Wiring.shared` names, or with each other.
         """
-        return Call(self.loadable, self._pool, self._ready(inputs), self._outputs(given))
+        return BoundCall(self.loadable, self._pool, self._ready(inputs), self._outputs(given))
 
     def entry(self, release_gil: bool = True) -> Entry | None:
         """The whole of `run` as one native function of a dict of arrays; None where this Python does not allow it.
@@ -95,7 +95,7 @@ class Executable:
     def _timed(self, arrays: list[Array], outputs: list[Array], rounds: int) -> npt.NDArray[np.float64]:
         stamps = np.zeros((rounds, len(self.program.steps) + 1), np.int64)
         for row in stamps:
-            Call(self.loadable, self._pool, arrays, outputs, row).run()
+            BoundCall(self.loadable, self._pool, arrays, outputs, row).run()
         return np.diff(stamps, axis=1) * 1e-9
 
     @property
@@ -140,16 +140,16 @@ class Executable:
         return [_ready(array, spec) for array, spec in zip(inputs, specs, strict=True)]
 
 
-class Call:
+class BoundCall:
     """A run of a program on certain arrays, which are read and written where they lie, each time that it is repeated.
 
-    stamps: as for `FramePool.execute`.
+    stamps: as for `ExecutionContextPool.execute`.
     """
 
     def __init__(
         self,
         program: Loadable,
-        pool: FramePool,
+        pool: ExecutionContextPool,
         inputs: list[Array],
         outputs: list[Array],
         stamps: Words | None = None,

@@ -9,8 +9,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from .cache import KernelCache
-from .digest import sha256
+from jitonnx.support.digest import sha256
+from jitonnx.support.kernel_cache import KernelCache
+
 from .loader import load
 from .mapping import Linked, MappedCode
 

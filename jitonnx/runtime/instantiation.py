@@ -2,7 +2,7 @@
 
 Python would do the same with some hundred small calls, most of whose code a run has pushed out of the caches: 0.1 ms
 where nothing else is done, 0.4 ms between runs. What it does still is for the first sizes, for those that nothing is
-recorded for, and for what is wrong (`plan/derivation.py`).
+recorded for, and for what is wrong (`plan/size_program.py`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from jitonnx.records import NamedTuple
+from jitonnx.support.records import NamedTuple
 
 from .driver import sizes_driver
 from .layout import INSTANTIATION, LAYOUT, PATCH, PLACED, PLACEMENT, ROW, STEP_COLUMNS, WORD_BYTES, address
@@ -34,7 +34,7 @@ class Arithmetic(NamedTuple):
     missed: Words
 
 
-class Contents(NamedTuple):
+class SizedConstant(NamedTuple):
     """A constant of each program's own, of int64. number: which constant. rows: the registers of its elements."""
 
     number: int
@@ -69,7 +69,7 @@ class Rows(NamedTuple):
     bounds: Bounds
     inputs: Words
     outputs: Words
-    contents: Sequence[Contents]
+    contents: Sequence[SizedConstant]
     made: Callable[[Words], Mapping[int, Array]] | None
     """Other constants of each program's own, by number, which Python makes of the numbers. None: there are none."""
     one: int

@@ -1,6 +1,6 @@
 """The records that Python fills and native code reads, each a NumPy record type: one definition for both sides.
 
-`native/emit.py` takes offsets and widths from here; `executable`, `threads` and `entry` write through `record()`.
+`native/functions.py` takes offsets and widths from here; `executable`, `threads` and `entry` write through `record()`.
 Addresses are int64. Words that one thread writes while others spin on them have 128 bytes to themselves: two cache
 lines, as CPUs fetch lines in pairs.
 """
@@ -334,7 +334,7 @@ ITERATED_ELEMENT = _words("itemsize", "back", "scanned")
 else an iteration reads the one of its number."""
 
 
-class LinkKind(enum.IntEnum):
+class Opcode(enum.IntEnum):
     """What a link of a chain does."""
 
     SEGMENT = 0

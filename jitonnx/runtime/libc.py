@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import ctypes
 
-from jitonnx import forks
+from jitonnx.support import fork_safety
 
 
-@forks.once
+@fork_safety.once
 def libc() -> ctypes.CDLL:
     """The functions that this process has loaded, which tell their errors by `ctypes.get_errno`.
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from jitonnx import forks
-from jitonnx.records import NamedTuple
+from jitonnx.support import fork_safety
+from jitonnx.support.records import NamedTuple
 
 from .layout import WORD_BYTES, address
 from .libc import libc
@@ -54,7 +54,7 @@ class MappedCode(Mapping[str, int]):
         return len(self._offsets)
 
 
-@forks.once
+@fork_safety.once
 def _address_of(name: str) -> int:
     """The address of a function that this process has loaded. LoadError if it has none of this name.
 
@@ -68,7 +68,7 @@ def _address_of(name: str) -> int:
     raise LoadError(f"cannot link compiled kernels: this process has no function {name!r}")
 
 
-@forks.once
+@fork_safety.once
 def _libraries() -> list[ctypes.CDLL]:
     """Tell where functions are looked up: Python, what is loaded, and the C library's mathematics, which may be a
     library of its own that nobody has loaded as yet."""

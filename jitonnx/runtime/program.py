@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
-from jitonnx import forks
 from jitonnx.errors import Fail
-from jitonnx.records import NamedTuple
+from jitonnx.support import fork_safety
+from jitonnx.support.records import NamedTuple
 
 from .layout import STEP_COLUMNS
 
@@ -193,7 +193,7 @@ class Tensors(Sequence[TensorSpec]):
         shape = tuple(self.shapes[index, : kinds.ranks[index]].tolist())
         return TensorSpec(kinds.names[index], kinds.dtypes[index], shape)
 
-    @forks.cached_property
+    @fork_safety.cached_property
     def nbytes(self) -> npt.NDArray[np.float64]:
         """The bytes of each, beyond 2^53 roughly."""
         elements: npt.NDArray[np.float64] = self.shapes.prod(axis=1, dtype=np.float64)

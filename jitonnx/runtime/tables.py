@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jitonnx.records import NamedTuple
+from jitonnx.support.records import NamedTuple
 
 from .driver import driver
 from .layout import ALIGNMENT, LAYOUT, PATCH, ROW, SEPARATION, WORD_BYTES, Record, address

@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from jitonnx import forks
+from jitonnx.support import fork_safety
 
 from .driver import Driver, driver
 from .layout import MEMBER, TEAM, Record, address, offset, records
@@ -33,7 +33,7 @@ PATIENCE_NANOSECONDS = 100_000
 _STACK_BYTES = 8 << 20
 _STOP_SECONDS = 0.5
 
-_lock = forks.lock()
+_lock = fork_safety.lock()
 _teams: weakref.WeakValueDictionary[int, Team] = weakref.WeakValueDictionary()
 _abandoned: list[object] = []
 """Memory of teams that could not be stopped because a run still used them when the process ended."""
@@ -131,7 +131,7 @@ def _after_fork() -> None:
         found.reset()
 
 
-forks.in_child(_after_fork)
+fork_safety.in_child(_after_fork)
 
 
 def allowed_cpus() -> int:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jitonnx.kernels.language import types
-from jitonnx.kernels.language.code import Code, Pointer, Variable, larger, remainder, shuffled, smaller
-from jitonnx.kernels.language.trace import Traced, fma
-from jitonnx.records import NamedTuple
+from jitonnx.emit import types
+from jitonnx.emit.builder import KernelBuilder, Pointer, Variable, larger, remainder, shuffled, smaller
+from jitonnx.emit.ssa import SSAValue, fma
+from jitonnx.support.records import NamedTuple
 
 _KEYS = 4
 """Keys whose scores are made at a time: their sums are added across lanes together."""
@@ -23,17 +23,17 @@ class Matrix(NamedTuple):
     """Rows of unit stride, of float32 or what is loaded as that."""
 
     start: Pointer
-    step: Traced
+    step: SSAValue
     """Elements from a row to the next."""
-    rows: Traced
-    columns: Traced
+    rows: SSAValue
+    columns: SSAValue
 
-    def row(self, number: Traced | int) -> Pointer:
+    def row(self, number: SSAValue | int) -> Pointer:
         return self.start.at(self.step * number)
 
 
 def emit_scores(
-    code: Code, parts: Sequence[tuple[Matrix, Matrix]], scores: Pointer, score_row: Traced, lanes: int
+    code: KernelBuilder, parts: Sequence[tuple[Matrix, Matrix]], scores: Pointer, score_row: SSAValue, lanes: int
 ) -> None:
     """scores[row * score_row + key] = Σ q[row][i] * k[key][i] over all columns of all parts (q, k).
 
@@ -44,7 +44,7 @@ def emit_scores(
     keys = k.rows
     offsets = [smaller(code.integer(number), larger(keys - 1, 0)) * k.step for number in range(_KEYS)]
     whole = k.columns - remainder(k.columns, code.integer(lanes))
-    rest = code.live(k.columns - whole, lanes)
+    rest = code.active(k.columns - whole, lanes)
     with code.loop(keys, step=_KEYS) as first:
         key = smaller(first, larger(keys - _KEYS, 0))
         rows = [[k.row(key).at(offset) for offset in offsets] for _, k in parts]
@@ -55,31 +55,40 @@ def emit_scores(
                 with code.loop(whole, 0, lanes) as column:
                     values = q.row(r).load(column, lanes)
                     _add_products(sums, [row.load(column, lanes) for row in some], values)
-                with code.when(whole < k.columns):
+                with code.if_then(whole < k.columns):
                     values = q.row(r).load(whole, lanes, rest)
                     _add_products(sums, [row.load(whole, lanes, rest) for row in some], values)
             scores.store(r * score_row + key, _sums_of_lanes(code, [total.get() for total in sums]))
 
 
 def emit_results(
-    code: Code, weights: Pointer, weight_row: Traced, height: int, v: Matrix, y: Pointer, width: int, lanes: int
+    code: KernelBuilder,
+    weights: Pointer,
+    weight_row: SSAValue,
+    height: int,
+    v: Matrix,
+    y: Pointer,
+    width: int,
+    lanes: int,
 ) -> None:
     """y[r * width + column] = Σ weights[r * weight_row + key] * v[key][column] for r < height, column < width.
 
     Of v, no more is read than its columns, which may be fewer than `width`.
     """
     starts = range(0, width, lanes)
-    live = [code.live(v.columns - start, lanes) for start in starts]
+    active = [code.active(v.columns - start, lanes) for start in starts]
     sums = [[code.variable(code.number(types.float32, 0.0, lanes)) for _ in starts] for _ in range(height)]
 
     def add(whole: bool) -> None:
         with code.loop(v.rows) as key:
             row = v.row(key)
-            values = [row.load(start, lanes, None if whole else mask) for start, mask in zip(starts, live, strict=True)]
+            values = [
+                row.load(start, lanes, None if whole else mask) for start, mask in zip(starts, active, strict=True)
+            ]
             for r in range(height):
-                _add_products(sums[r], values, code.spread(weights.load(weight_row * r + key), lanes))
+                _add_products(sums[r], values, code.splat(weights.load(weight_row * r + key), lanes))
 
-    with code.either(v.columns >= width) as (all_columns, some):
+    with code.if_else(v.columns >= width) as (all_columns, some):
         with all_columns:
             add(whole=True)
         with some:
@@ -89,12 +98,12 @@ def emit_results(
             y.store(r * width + start, total.get())
 
 
-def _add_products(sums: Sequence[Variable], values: Sequence[Traced], factor: Traced) -> None:
+def _add_products(sums: Sequence[Variable], values: Sequence[SSAValue], factor: SSAValue) -> None:
     for total, value in zip(sums, values, strict=True):
         total.set(fma(value, factor, total.get()))
 
 
-def _sums_of_lanes(code: Code, vectors: Sequence[Traced]) -> Traced:
+def _sums_of_lanes(code: KernelBuilder, vectors: Sequence[SSAValue]) -> SSAValue:
     """The sums of the lanes of each of four vectors, as a vector of four."""
     a, b, c, d = vectors
     total = _folded(_folded(a, b, _BY_ONE), _folded(c, d, _BY_ONE), _BY_TWO)
@@ -105,7 +114,7 @@ def _sums_of_lanes(code: Code, vectors: Sequence[Traced]) -> Traced:
     return total
 
 
-def _folded(x: Traced, y: Traced, order: Sequence[tuple[int, int]]) -> Traced:
+def _folded(x: SSAValue, y: SSAValue, order: Sequence[tuple[int, int]]) -> SSAValue:
     """Add, of each four lanes of x, and of y, the first two and the last two, in this order of (x or y, lane)."""
     lanes = x.value.type.count
     first = [four + side * lanes + lane for four in range(0, lanes, 4) for side, lane in order]

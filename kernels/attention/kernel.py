@@ -16,6 +16,11 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from jitonnx.emit import llvm_ir, types
+from jitonnx.emit.builder import Kernel, KernelBuilder, Pointer, larger, remainder, smaller
+from jitonnx.emit.epilogue import Stage
+from jitonnx.emit.mathematics import vecmath
+from jitonnx.emit.ssa import SSAValue, fma, select
 from jitonnx.kernels.attention.in_place import Matrix, emit_results, emit_scores
 from jitonnx.kernels.attention.spec import (
     BLOCK_TILES,
@@ -26,20 +31,15 @@ from jitonnx.kernels.attention.spec import (
     AttentionSpec,
 )
 from jitonnx.kernels.gemm.copy import emit_copy
-from jitonnx.kernels.language import ir, types
-from jitonnx.kernels.language.code import Code, Kernel, Pointer, larger, remainder, smaller
-from jitonnx.kernels.language.epilogue import Stage
-from jitonnx.kernels.language.trace import Traced, fma, select
-from jitonnx.kernels.mathematics import vecmath
 from jitonnx.kernels.parts.amx import configured
+from jitonnx.kernels.parts.microkernel import emit_accumulate, row_offsets
 from jitonnx.kernels.parts.rows import Vectors, float_from_bits, larger_lanes
-from jitonnx.kernels.parts.tile import emit_accumulate, row_offsets
-from jitonnx.records import NamedTuple
+from jitonnx.support.records import NamedTuple
 
-_I64 = ir.IntType(64)
+_I64 = llvm_ir.IntType(64)
 _LOG2_E = 1.4426950408889634
 _LOWEST = float("-inf")
-_STORED: dict[str, tuple[types.Type, ...]] = {
+_STORED: dict[str, tuple[types.ElementType, ...]] = {
     "float32": (types.float32,),
     **{kind: (stored,) for kind, stored in types.stored_halves.items()},
     "int8": (types.stored_int8,),
@@ -53,9 +53,9 @@ def build(spec: AttentionSpec, lanes: int, epilogue: Stage | None = None) -> Ker
     if any(width % lanes for width in spec.widths):
         raise ValueError(f"Bug: tiles {spec.widths} wide are not made of vectors of {lanes}")
 
-    def body(code: Code, begin: Traced, end: Traced) -> None:
+    def body(code: KernelBuilder, begin: SSAValue, end: SSAValue) -> None:
         if spec.tiled:
-            from jitonnx.kernels.attention.tiled import Tiled
+            from jitonnx.kernels.attention.amx import Tiled
 
             with configured(code):
                 Tiled(code, spec, lanes, epilogue).emit(begin, end)
@@ -68,20 +68,20 @@ def build(spec: AttentionSpec, lanes: int, epilogue: Stage | None = None) -> Ker
 class Head(NamedTuple):
     """A task's operands, and its query rows [first, stop)."""
 
-    number: Traced
+    number: SSAValue
     q: Pointer
     k: Pointer
     v: Pointer
     mask: Pointer
     y: Pointer
-    first: Traced
-    stop: Traced
+    first: SSAValue
+    stop: SSAValue
 
 
 class Attention:
     """Emits one kernel."""
 
-    def __init__(self, code: Code, spec: AttentionSpec, lanes: int, epilogue: Any) -> None:
+    def __init__(self, code: KernelBuilder, spec: AttentionSpec, lanes: int, epilogue: Any) -> None:
         self.code, self.spec, self.lanes, self._epilogue = code, spec, lanes, epilogue
         self.vectors = Vectors(code, types.float32, lanes, None, epilogue)
         self.size = code.sizes(AttentionSizes)
@@ -108,19 +108,19 @@ class Attention:
         self.results = self.scores.at(self.score_row * (BLOCK_TILES * height))
         self.factors = self.results.at(height * spec.widths[0])
 
-    def _function(self, name: str, arguments: Sequence[Traced | Pointer], method: Callable[..., None]) -> None:
+    def _function(self, name: str, arguments: Sequence[SSAValue | Pointer], method: Callable[..., None]) -> None:
         """Call method(attention, *arguments) as a function of its own in this kernel.
 
         LLVM would else search all the loops around it for what it can move out of them, which takes it longer than
         anything else about this kernel.
         """
 
-        def write(code: Code, *parameters: Any) -> None:
+        def write(code: KernelBuilder, *parameters: Any) -> None:
             method(type(self)(code, self.spec, self.lanes, self._epilogue), *parameters)
 
         self.code.subroutine(name, arguments, write, inline=False)
 
-    def _of_part(self, columns: Traced) -> Traced:
+    def _of_part(self, columns: SSAValue) -> SSAValue:
         """How many of k's or v's columns a part has."""
         return columns if self.spec.parts == 1 else columns / self.spec.parts
 
@@ -128,7 +128,7 @@ class Attention:
         """The parts of k or v, which begin at the same place."""
         return [matrix.to(stored) for stored in self._stored]
 
-    def _packed(self, columns: Traced) -> Traced:
+    def _packed(self, columns: SSAValue) -> SSAValue:
         """AttentionSpec.packed_columns."""
         rest = remainder(columns, self.code.integer(self.spec.widths[0]))
         width = self.code.integer(self.spec.widths[0])
@@ -136,7 +136,7 @@ class Attention:
             width = select(rest <= narrower, narrower, width)
         return columns - rest + select(rest.equals(0), 0, width)
 
-    def panels(self, columns: Traced, body: Callable[[Traced, int], None], stop: Traced | None = None) -> None:
+    def panels(self, columns: SSAValue, body: Callable[[SSAValue, int], None], stop: SSAValue | None = None) -> None:
         """body(column, width) for every panel of `columns` columns that begins before `stop`."""
         code, widths = self.code, self.spec.widths
         whole = columns - remainder(columns, code.integer(widths[0]))
@@ -145,12 +145,12 @@ class Attention:
             body(column, widths[0])
         rest = select(whole < stop, columns - whole, 0)
         for width, below in zip(widths, (*widths[1:], 0), strict=True):
-            with code.when((rest <= width) & (rest > below)):
+            with code.if_then((rest <= width) & (rest > below)):
                 body(whole, width)
 
     # ------------------------------------------------------------ tasks
 
-    def emit(self, begin: Traced, end: Traced) -> None:
+    def emit(self, begin: SSAValue, end: SSAValue) -> None:
         code, size, spec = self.code, self.size, self.spec
         pairs = size.batch * size.heads
         tiles = size.queries / spec.rows[0]
@@ -168,7 +168,7 @@ class Attention:
                 needed = ~ready.get().equals(kv)
                 if spec.in_place:
                     needed = needed & (size.queries >= spec.rows[0])
-                with code.when(needed):
+                with code.if_then(needed):
                     self._function("make_ready", [k, v], type(self)._make_ready)
                     ready.set(kv)
             last = (block + 1).equals(blocks)
@@ -184,13 +184,18 @@ class Attention:
         code, size = self.code, self.size
 
         def copy(
-            source: Pointer, target: Pointer, rows: Traced, columns: Traced, steps: tuple[Traced, Traced], width: int
+            source: Pointer,
+            target: Pointer,
+            rows: SSAValue,
+            columns: SSAValue,
+            steps: tuple[SSAValue, SSAValue],
+            width: int,
         ) -> None:
             emit_copy(code, source, steps, (rows, columns), target, code.integer(width), self.lanes)
 
         depth, columns = self._of_part(size.depth), self._of_part(size.value_depth)
 
-        def key_panel(column: Traced, width: int) -> None:
+        def key_panel(column: SSAValue, width: int) -> None:
             for number, part in enumerate(self._parts(k)):
                 target = self.k_panels.at(column * size.depth + depth * (number * width))
                 steps, count = (size.k_column, size.k_row), smaller(size.keys - column, width)
@@ -199,7 +204,7 @@ class Attention:
         self.panels(size.keys, key_panel)
         for panels, part in zip(self._value_panels(), self._parts(v), strict=True):
 
-            def value_panel(column: Traced, width: int, panels: Pointer = panels, part: Pointer = part) -> None:
+            def value_panel(column: SSAValue, width: int, panels: Pointer = panels, part: Pointer = part) -> None:
                 steps, count = (size.v_row, size.v_column), smaller(columns - column, width)
                 target = panels.at(column * size.keys)
                 copy(part.at(column * size.v_column), target, size.keys, count, steps, width)
@@ -219,7 +224,7 @@ class Attention:
         if not higher:
             self._emit_blocks(head, lowest)
             return
-        with self.code.either(head.stop - head.first >= higher[0]) as (high, low):
+        with self.code.if_else(head.stop - head.first >= higher[0]) as (high, low):
             with high:
                 self._emit_blocks(head, higher[0])
             with low:
@@ -236,7 +241,7 @@ class Attention:
                 end_row = smaller(start + BLOCK_TILES * height, head.stop)
                 seen = larger(smaller(seen, end_row + size.causal_offset), 0)
 
-            def row_of(tile: Traced, start: Traced = start) -> Traced:
+            def row_of(tile: SSAValue, start: SSAValue = start) -> SSAValue:
                 """The first query row of a tile; the last one is moved up to be full, and does some rows again."""
                 return smaller(start + tile * height, head.stop - height)
 
@@ -246,14 +251,14 @@ class Attention:
             self._emit_results(head, height, tiles, row_of, seen)
 
     def _emit_scores(
-        self, head: Head, height: int, tiles: Traced, row_of: Callable[[Traced], Traced], seen: Traced
+        self, head: Head, height: int, tiles: SSAValue, row_of: Callable[[SSAValue], SSAValue], seen: SSAValue
     ) -> None:
         size = self.size
         if self._in_place(height):
             self._emit_scores_in_place(head, height, tiles, row_of, seen)
             return
 
-        def panel(column: Traced, width: int) -> None:
+        def panel(column: SSAValue, width: int) -> None:
             with self.code.loop(tiles) as tile:
                 a = head.q.at(row_of(tile) * size.q_row)
                 b, c = self.k_panels.at(column * size.depth), self.scores.at(tile * height * self.score_row + column)
@@ -266,9 +271,9 @@ class Attention:
         return self.spec.in_place and height == self.spec.rows[-1]
 
     def _emit_scores_in_place(
-        self, head: Head, height: int, tiles: Traced, row_of: Callable[[Traced], Traced], seen: Traced
+        self, head: Head, height: int, tiles: SSAValue, row_of: Callable[[SSAValue], SSAValue], seen: SSAValue
     ) -> None:
-        def write(attention: Attention, q: Pointer, k: Pointer, scores: Pointer, seen: Traced) -> None:
+        def write(attention: Attention, q: Pointer, k: Pointer, scores: Pointer, seen: SSAValue) -> None:
             code, size, depth = attention.code, attention.size, attention._of_part(attention.size.depth)
             parts = [
                 (
@@ -285,11 +290,11 @@ class Attention:
             self._function(f"scores_in_place.{height}", [q, head.k, scores, seen], write)
 
     def _result_in_place(
-        self, height: int, width: int, weights: Pointer, v: Pointer, seen: Traced, columns: Traced
+        self, height: int, width: int, weights: Pointer, v: Pointer, seen: SSAValue, columns: SSAValue
     ) -> None:
         """The part of v that begins at `v` has `columns` columns."""
 
-        def write(attention: Attention, weights: Pointer, v: Pointer, seen: Traced, columns: Traced) -> None:
+        def write(attention: Attention, weights: Pointer, v: Pointer, seen: SSAValue, columns: SSAValue) -> None:
             rows = Matrix(v, attention.size.v_row, seen, columns)
             results, row = attention.results, attention.score_row
             emit_results(attention.code, weights, row, height, rows, results, width, attention.lanes)
@@ -298,12 +303,12 @@ class Attention:
         self._function(name, [weights, v, seen, columns], write)
 
     def _emit_results(
-        self, head: Head, height: int, tiles: Traced, row_of: Callable[[Traced], Traced], seen: Traced
+        self, head: Head, height: int, tiles: SSAValue, row_of: Callable[[SSAValue], SSAValue], seen: SSAValue
     ) -> None:
         code, size = self.code, self.size
         columns = self._of_part(size.value_depth)
 
-        def panel(column: Traced, width: int, number: int, v: Pointer, panels: Pointer) -> None:
+        def panel(column: SSAValue, width: int, number: int, v: Pointer, panels: Pointer) -> None:
             def write(attention: Attention, *place: Any) -> None:
                 attention._write_results(height, width, *place)
 
@@ -315,7 +320,7 @@ class Attention:
                     b = panels.at(column * size.keys)
                     self._tile(height, width, weights, self.score_row, b, seen, self.results, code.integer(width))
                 row = row_of(tile)
-                place: list[Traced | Pointer] = [
+                place: list[SSAValue | Pointer] = [
                     head.y.at(row * size.y_row),
                     head.number,
                     tile * height,
@@ -333,28 +338,30 @@ class Attention:
         height: int,
         width: int,
         y: Pointer,
-        number: Traced,
-        local: Traced,
-        row: Traced,
-        column: Traced,
-        columns: Traced,
+        number: SSAValue,
+        local: SSAValue,
+        row: SSAValue,
+        column: SSAValue,
+        columns: SSAValue,
     ) -> None:
         """A tile of results, of which `columns` count from `column` on, times the factors of their rows, goes to y."""
         code, lanes = self.code, self.lanes
         with code.loop(code.integer(height)) as r:
-            factor = code.spread(self.factors.load(local + r), lanes)
+            factor = code.splat(self.factors.load(local + r), lanes)
             with code.loop(smaller(columns, width), 0, lanes) as i:
-                live = columns - i
+                active = columns - i
                 value = self.results.load(r * width + i, lanes) * factor
-                value = self.vectors.epilogue(value, number, row + r, column + i, live)
-                y.store(r * self.size.y_row + column + i, value, live)
+                value = self.vectors.epilogue(value, number, row + r, column + i, active)
+                y.store(r * self.size.y_row + column + i, value, active)
 
     def _tile(
-        self, height: int, width: int, a: Pointer, a_row: Traced, b: Pointer, k: Traced, c: Pointer, c_row: Traced
+        self, height: int, width: int, a: Pointer, a_row: SSAValue, b: Pointer, k: SSAValue, c: Pointer, c_row: SSAValue
     ) -> None:
         """c[height][width] = a[height][k] @ b[k][width], a function for both products."""
 
-        def write(code: Code, a: Pointer, a_row: Traced, b: Pointer, k: Traced, c: Pointer, c_row: Traced) -> None:
+        def write(
+            code: KernelBuilder, a: Pointer, a_row: SSAValue, b: Pointer, k: SSAValue, c: Pointer, c_row: SSAValue
+        ) -> None:
             zero, vectors = code.number(types.float32, 0.0, self.lanes), width // self.lanes
             sums = emit_accumulate(
                 code.builder,
@@ -375,11 +382,11 @@ class Attention:
 
     # ------------------------------------------------------------ softmax
 
-    def _emit_softmax(self, head: Head, height: int, tile: Traced, row: Traced, seen: Traced) -> None:
+    def _emit_softmax(self, head: Head, height: int, tile: SSAValue, row: SSAValue, seen: SSAValue) -> None:
         """The rows of a tile of scores become weights."""
         mask = head.mask.at(row * self.size.mask_row)
 
-        def write(attention: Attention, mask: Pointer, local: Traced, row: Traced, seen: Traced) -> None:
+        def write(attention: Attention, mask: Pointer, local: SSAValue, row: SSAValue, seen: SSAValue) -> None:
             rows = attention.code.integer(height)
             # Row after row for each pass: the next row need not wait for what goes across this one's lanes.
             with attention.code.loop(rows) as r:
@@ -389,30 +396,30 @@ class Attention:
 
         self._function(f"softmax.{height}", [mask, tile * height, row, seen], write)
 
-    def _columns(self, row: Traced, seen: Traced) -> Traced:
+    def _columns(self, row: SSAValue, seen: SSAValue) -> SSAValue:
         """How many keys a query row sees."""
         if not self.spec.causal:
             return seen
         return larger(smaller(seen, row + self.size.causal_offset + 1), 0)
 
-    def _scale(self) -> Traced:
+    def _scale(self) -> SSAValue:
         """What scores are multiplied by: with log2(e), but for a mask, which is added in between."""
-        return self.code.spread(self.scale if self.spec.mask else self.scale * _LOG2_E, self.lanes)
+        return self.code.splat(self.scale if self.spec.mask else self.scale * _LOG2_E, self.lanes)
 
-    def _write_largest(self, mask_row: Pointer, local: Traced, row: Traced, seen: Traced) -> None:
+    def _write_largest(self, mask_row: Pointer, local: SSAValue, row: SSAValue, seen: SSAValue) -> None:
         """Apply the mask to a row of scores and keep the largest in the place of its factor."""
         code, lanes, vectors, spec = self.code, self.lanes, self.vectors, self.spec
         scores, scale = self.scores.at(local * self.score_row), self._scale()
 
-        def score(column: Traced, live: Traced | None) -> Traced:
+        def score(column: SSAValue, active: SSAValue | None) -> SSAValue:
             value = scores.load(column, lanes)
             if not spec.mask:
                 return value * scale
-            mask = mask_row.load(column, lanes, live)
+            mask = mask_row.load(column, lanes, active)
             if spec.mask == "float":
                 value = fma(value, scale, mask)
             else:
-                value = select(mask.equals(0), code.spread(self.fill, lanes), value * scale)
+                value = select(mask.equals(0), code.splat(self.fill, lanes), value * scale)
             scores.store(column, value)
             return value
 
@@ -422,14 +429,14 @@ class Attention:
             largest = select(largest.equals(_LOWEST), 0.0, largest)
         self.factors.store(local, largest)
 
-    def _write_weights(self, local: Traced, row: Traced, seen: Traced) -> None:
+    def _write_weights(self, local: SSAValue, row: SSAValue, seen: SSAValue) -> None:
         """A row of scores becomes one of weights, 2**(score - largest score) with scores times log2(e); the factor that
         makes their sum 1 is kept for the results."""
         code, lanes, vectors, spec = self.code, self.lanes, self.vectors, self.spec
         scores, scale, columns = self.scores.at(local * self.score_row), self._scale(), self._columns(row, seen)
-        largest = code.spread(self.factors.load(local), lanes)
+        largest = code.splat(self.factors.load(local), lanes)
 
-        def weight(column: Traced, live: Traced | None) -> Traced:
+        def weight(column: SSAValue, active: SSAValue | None) -> SSAValue:
             value = scores.load(column, lanes)
             # Masked scores may be the lowest float, which times log2(e) would be infinite: subtract first.
             exponent = (value - largest) * _LOG2_E if spec.mask else fma(value, scale, -largest)

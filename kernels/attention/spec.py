@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
+from jitonnx.emit.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.parts.bfloat16 import TILE_FEATURES
 from jitonnx.kernels.parts.layouts import LINE
 from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
-from jitonnx.records import dataclass
+from jitonnx.support.records import dataclass
 
 if TYPE_CHECKING:
-    from jitonnx.target import Target
+    from jitonnx.target.machine import Target
 
 MASKS = ("", "float", "bool")
 STORED_BITS = {"float32": 32, "float16": 16, "bfloat16": 16, "int8": 8, "int4": 4}
@@ -117,7 +117,7 @@ class AttentionSpec(KernelSpec):
 
     BUFFERS = AttentionBuffers
     SIZES = AttentionSizes
-    SETTLED = True
+    PRESCHEDULED = True
 
     def __post_init__(self) -> None:
         if self.mask not in MASKS:

@@ -6,31 +6,31 @@ for matrices of w, each of which is read once.
 
 from __future__ import annotations
 
+from jitonnx.emit import llvm_ir, types
+from jitonnx.emit.builder import KernelBuilder, Pointer
+from jitonnx.emit.intrinsics import declared
+from jitonnx.emit.ssa import SSAValue
 from jitonnx.kernels.bfloat16.spec import STEP, STRIP
-from jitonnx.kernels.language import ir, types
-from jitonnx.kernels.language.code import Code, Pointer
-from jitonnx.kernels.language.llvm import declared
-from jitonnx.kernels.language.trace import Traced
 
 HEIGHTS = (8, 2)
 """Rows of what is summed at a time: the usual, and what suffices for one or two."""
 _DEEP = 4
 """Elements of a row that an instruction multiplies."""
-_HALVES = ir.VectorType(ir.BfloatType(), 8)
-_SUMS = ir.VectorType(ir.FloatType(), 4)
-_I32 = ir.IntType(32)
+_HALVES = llvm_ir.VectorType(llvm_ir.BfloatType(), 8)
+_SUMS = llvm_ir.VectorType(llvm_ir.FloatType(), 4)
+_I32 = llvm_ir.IntType(32)
 
 
 class Sums:
     """Those of `height` rows and a strip of columns, 0 at first: of two rows and two columns a register."""
 
-    def __init__(self, code: Code, height: int) -> None:
+    def __init__(self, code: KernelBuilder, height: int) -> None:
         self._code, self._height = code, height
         zero = code.number(types.float32, 0, 4)
         self._blocks = [[code.variable(zero) for _ in range(STRIP // 2)] for _ in range(height // 2)]
         self._multiply = declared(code.builder, "llvm.aarch64.neon.bfmmla", _SUMS, [_SUMS, _HALVES, _HALVES])
 
-    def add(self, x: Pointer, pitch: Traced, w: Pointer) -> None:
+    def add(self, x: Pointer, pitch: SSAValue, w: Pointer) -> None:
         """A step of STEP elements: rows of x, `pitch` bytes apart, times those of a strip of w."""
         code = self._code
         builder = code.builder
@@ -47,9 +47,11 @@ class Sums:
                         total = pair[j].get()
                         pair[j].set(total.like(builder.call(self._multiply, [total.value, matrix, columns])))
 
-    def _joined(self, a: Traced, b: Traced, places: list[int]) -> ir.Value:
+    def _joined(self, a: SSAValue, b: SSAValue, places: list[int]) -> llvm_ir.Value:
         """Elements of two rows as a matrix."""
-        mask = ir.Constant(ir.VectorType(_I32, 2 * _DEEP), [*places, *(2 * _DEEP + place for place in places)])
+        mask = llvm_ir.Constant(
+            llvm_ir.VectorType(_I32, 2 * _DEEP), [*places, *(2 * _DEEP + place for place in places)]
+        )
         return a.builder.bitcast(a.builder.shuffle_vector(a.value, b.value, mask), _HALVES)
 
     def store(self, sums: Pointer, pitch: int) -> None:
@@ -57,7 +59,7 @@ class Sums:
         for number, pair in enumerate(self._blocks):
             done = [block.get() for block in pair]
             for row in range(2):
-                mask = ir.Constant(ir.VectorType(_I32, 4), [2 * row, 2 * row + 1, 4 + 2 * row, 5 + 2 * row])
+                mask = llvm_ir.Constant(llvm_ir.VectorType(_I32, 4), [2 * row, 2 * row + 1, 4 + 2 * row, 5 + 2 * row])
                 for j, (a, b) in enumerate(zip(done[::2], done[1::2], strict=True)):
                     joined = a.like(a.builder.shuffle_vector(a.value, b.value, mask))
                     sums.store((2 * number + row) * pitch + 4 * j, joined)

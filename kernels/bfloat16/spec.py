@@ -12,10 +12,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from jitonnx.kernels.arguments import Arguments, Buffer, result
+from jitonnx.emit.arguments import Arguments, Buffer, result
+from jitonnx.kernels.parts.amx_products import AmxSizes, AmxSpec, chosen, written_out
 from jitonnx.kernels.parts.bfloat16 import TILE_FEATURES, rounded
-from jitonnx.kernels.parts.tiled_products import TiledSizes, TiledSpec, chosen, written_out
-from jitonnx.records import dataclass
+from jitonnx.support.records import dataclass
 
 PRODUCTS = ("tiles", "matrices")
 """How products are summed: of matrices in tile registers (AMX), or of 2 x 4 and 4 x 2 numbers (AArch64's bfmmla)."""
@@ -25,14 +25,14 @@ STRIP = 8
 """Columns that products of small matrices sum at a time, and whose weights lie together then."""
 
 
-class BfloatBuffers(Arguments):
+class Bfloat16Buffers(Arguments):
     x: Buffer
     w: Buffer
     y: Buffer = result()
 
 
 @dataclass(frozen=True)
-class BfloatSpec(TiledSpec):
+class Bfloat16Spec(AmxSpec):
     """Operands rounded to bfloat16, sums in float32. Pixels outside of the image count as 0."""
 
     x_type: str = "float32"
@@ -40,8 +40,8 @@ class BfloatSpec(TiledSpec):
     result: str = "float32"
     """float32 or bfloat16, which the epilogue gives then, as its bits."""
 
-    BUFFERS = BfloatBuffers
-    SIZES: ClassVar[type[Arguments]] = TiledSizes
+    BUFFERS = Bfloat16Buffers
+    SIZES: ClassVar[type[Arguments]] = AmxSizes
     ITEM_BYTES = 2
     TASK_PRODUCTS = 1 << 22
 
@@ -66,7 +66,7 @@ _BYTES = {"bfloat16": 2, "float32": 4}
 
 
 @dataclass(frozen=True)
-class MatricesSpec(BfloatSpec):
+class BfmmlaSpec(Bfloat16Spec):
     """Sums by products of 2 x 4 and 4 x 2 numbers, in vector registers, a strip of columns of a few rows at a time.
 
     Nothing is asked for ahead: `fetched` is 0.
@@ -92,7 +92,7 @@ class MatricesSpec(BfloatSpec):
 
 def choose(
     products: str, way: str, columns: int, taps: Sequence[int], rows: int | None, x_type: str, result: str
-) -> BfloatSpec:
+) -> Bfloat16Spec:
     """The kernel for this many columns, taps (height, width, and channels, or fewer sizes), and rows that all columns
     are multiplied with at once (None: known only at run time).
 
@@ -100,6 +100,6 @@ def choose(
     """
     blocks = chosen(way, columns, math.prod(taps) * columns * 2, rows if products == "tiles" else None)
     if products == "tiles":
-        return BfloatSpec(way, x_type=x_type, result=result, window=written_out(way, taps, STEP), **blocks)
-    blocks = {name: blocks[name] for name in blocks if name in ("width", "near")}
-    return MatricesSpec(way, x_type=x_type, result=result, **blocks)
+        return Bfloat16Spec(way, x_type=x_type, result=result, window=written_out(way, taps, STEP), **blocks)
+    blocks = {name: blocks[name] for name in blocks if name in ("width", "prefetch_distance")}
+    return BfmmlaSpec(way, x_type=x_type, result=result, **blocks)

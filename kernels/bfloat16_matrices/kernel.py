@@ -3,45 +3,45 @@ packing of their right matrices."""
 
 from __future__ import annotations
 
-from jitonnx.kernels.bfloat16.kernel import ELEMENTS, Bfloat, applied_to
-from jitonnx.kernels.bfloat16_matrices.spec import MatricesSpec, PackingSpec
-from jitonnx.kernels.language import types
-from jitonnx.kernels.language.code import Code, Kernel
-from jitonnx.kernels.language.epilogue import Epilogue, Stage
-from jitonnx.kernels.language.trace import Traced
+from jitonnx.emit import types
+from jitonnx.emit.builder import Kernel, KernelBuilder
+from jitonnx.emit.epilogue import Epilogue, Stage
+from jitonnx.emit.ssa import SSAValue
+from jitonnx.kernels.bfloat16.kernel import ELEMENTS, Bfloat16Kernel, applied_to
+from jitonnx.kernels.bfloat16_matrices.spec import Bfloat16MatricesSpec, Bfloat16PackingSpec
+from jitonnx.kernels.parts.amx_matrices import PackingSizes
+from jitonnx.kernels.parts.amx_matrices_kernel import MatricesKernel, each_packed_part
+from jitonnx.kernels.parts.amx_packing import Packing
 from jitonnx.kernels.parts.layouts import LINE, UnaryBuffers
-from jitonnx.kernels.parts.tiled_matrices import PackingSizes
-from jitonnx.kernels.parts.tiled_matrices_kernel import MatricesKernel, each_packed_part
-from jitonnx.kernels.parts.tiled_packing import Packing
 
 
-def build(spec: MatricesSpec | PackingSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
+def build(spec: Bfloat16MatricesSpec | Bfloat16PackingSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
     """The kernel of `spec` for vectors of `lanes` float32."""
     if lanes * 4 != LINE:
         raise ValueError(f"Bug: CPUs with tiles have vectors of {LINE} bytes, not of {lanes} float32")
-    if isinstance(spec, PackingSpec):
+    if isinstance(spec, Bfloat16PackingSpec):
         if epilogue is not None:
             raise ValueError("Bug: packing has no epilogue")
         return _packing(spec)
     if epilogue is None and spec.result != "float32":
         raise ValueError(f"Bug: sums are float32, not {spec.result}, without an epilogue")
 
-    def body(code: Code, begin: Traced, end: Traced) -> None:
+    def body(code: KernelBuilder, begin: SSAValue, end: SSAValue) -> None:
         _Matrices(code, spec, applied_to(code, spec, lanes, epilogue)).emit(begin, end)
 
     return body
 
 
-class _Matrices(MatricesKernel, Bfloat):
+class _Matrices(MatricesKernel, Bfloat16Kernel):
     """Emits one kernel of products."""
 
-    def __init__(self, code: Code, spec: MatricesSpec, epilogue: Epilogue) -> None:
+    def __init__(self, code: KernelBuilder, spec: Bfloat16MatricesSpec, epilogue: Epilogue) -> None:
         super().__init__(code, spec, epilogue)
         self.begin(code, spec, self.w.to(ELEMENTS[spec.w_type]) if spec.packs else self.w)
 
 
-def _packing(spec: PackingSpec) -> Kernel:
-    def body(code: Code, begin: Traced, end: Traced) -> None:
+def _packing(spec: Bfloat16PackingSpec) -> Kernel:
+    def body(code: KernelBuilder, begin: SSAValue, end: SSAValue) -> None:
         size = code.sizes(PackingSizes)
         x, y = code.buffers(UnaryBuffers, ELEMENTS[spec.x_type], y=types.uint8)
         panels = (size.n + (spec.width - 1)) / spec.width

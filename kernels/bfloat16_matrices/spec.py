@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitonnx.kernels.bfloat16.spec import BfloatBuffers, BfloatSpec
-from jitonnx.kernels.parts.bfloat16 import TILE_FEATURES
-from jitonnx.kernels.parts.layouts import UnaryBuffers
-from jitonnx.kernels.parts.tiled_matrices import (
-    MatricesSizes,
+from jitonnx.kernels.bfloat16.spec import Bfloat16Buffers, Bfloat16Spec
+from jitonnx.kernels.parts.amx_matrices import (
+    AmxMatricesSizes,
     OfMatrices,
     PackingSizes,
     blocks_of_matrices,
     packing_tasks,
 )
+from jitonnx.kernels.parts.bfloat16 import TILE_FEATURES
+from jitonnx.kernels.parts.layouts import UnaryBuffers
 from jitonnx.kernels.spec import KernelSpec, Work
-from jitonnx.records import dataclass
+from jitonnx.support.records import dataclass
 
 _BYTES = {"bfloat16": 2, "float32": 4}
 
 
 @dataclass(frozen=True)
-class MatricesSpec(OfMatrices, BfloatSpec):
+class Bfloat16MatricesSpec(OfMatrices, Bfloat16Spec):
     """y[matrix] = epilogue(x[matrix] @ w[matrix]); to the epilogue, batch is the number of the matrix."""
 
     w_type: str = ""
@@ -29,8 +29,8 @@ class MatricesSpec(OfMatrices, BfloatSpec):
     by_column: bool = False
     """The elements of a column of w lie side by side, otherwise those of a row."""
 
-    BUFFERS = BfloatBuffers
-    SIZES = MatricesSizes
+    BUFFERS = Bfloat16Buffers
+    SIZES = AmxMatricesSizes
 
     @property
     def packs(self) -> bool:
@@ -47,8 +47,8 @@ class MatricesSpec(OfMatrices, BfloatSpec):
 
 
 @dataclass(frozen=True)
-class PackingSpec(KernelSpec):
-    """y[matrix] = x[matrix], packed as `BfloatSpec.pack` does it, one after the other. A task is TASK_PANELS."""
+class Bfloat16PackingSpec(KernelSpec):
+    """y[matrix] = x[matrix], packed as `Bfloat16Spec.pack` does it, one after the other. A task is TASK_PANELS."""
 
     width: int
     x_type: str
@@ -58,7 +58,7 @@ class PackingSpec(KernelSpec):
 
     BUFFERS = UnaryBuffers
     SIZES = PackingSizes
-    SETTLED = True
+    PRESCHEDULED = True
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -82,7 +82,7 @@ def choose_matrices(
     w_type: str,
     by_column: bool,
     result: str,
-) -> MatricesSpec:
+) -> Bfloat16MatricesSpec:
     """The kernel for products of (rows, columns, elements that are summed up), as far as these are known, else as they
     usually are.
 
@@ -90,6 +90,6 @@ def choose_matrices(
     """
     m, n, k = extents
     blocks = blocks_of_matrices(way, m, columns, n * k * 2, packs)
-    return MatricesSpec(
+    return Bfloat16MatricesSpec(
         way, x_type=x_type, result=result, w_type=w_type if packs else "", by_column=by_column, **blocks
     )

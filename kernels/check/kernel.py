@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from jitonnx.emit import types
+from jitonnx.emit.builder import Kernel, KernelBuilder
+from jitonnx.emit.epilogue import Stage
+from jitonnx.emit.ssa import SSAValue
 from jitonnx.kernels.check.spec import CheckBuffers, CheckSizes, CheckSpec
-from jitonnx.kernels.language import types
-from jitonnx.kernels.language.code import Code, Kernel
-from jitonnx.kernels.language.epilogue import Stage
-from jitonnx.kernels.language.trace import Traced
 from jitonnx.kernels.parts.masks import each_mask
 
 
@@ -15,15 +15,15 @@ def build(spec: CheckSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
     if epilogue is not None:
         raise ValueError(f"{spec} takes no epilogue")
 
-    def body(code: Code, begin: Traced, end: Traced) -> None:
+    def body(code: KernelBuilder, begin: SSAValue, end: SSAValue) -> None:
         buffers, sizes = code.buffers(CheckBuffers, types.uint8, error=types.int64), code.sizes(CheckSizes)
         found = code.variable(code.integer(0))
 
-        def chosen(at: Traced, width: int | None) -> Traced:
+        def chosen(at: SSAValue, width: int | None) -> SSAValue:
             return buffers.met.load(at, width).differs(0)
 
         each_mask(code, sizes.elements, 4 * lanes, chosen, lambda first, mask: found.set(found.get() | mask))
-        with code.when(found.get().differs(0)):
+        with code.if_then(found.get().differs(0)):
             buffers.error.store(0, code.integer(1))
 
     return body

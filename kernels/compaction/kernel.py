@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from jitonnx.emit import types
+from jitonnx.emit.builder import Kernel, KernelBuilder, smaller
+from jitonnx.emit.epilogue import Stage
+from jitonnx.emit.ssa import SSAValue
 from jitonnx.kernels.compaction.spec import (
     CompressBuffers,
     CompressSizes,
@@ -10,10 +14,6 @@ from jitonnx.kernels.compaction.spec import (
     NonZeroSizes,
     NonZeroSpec,
 )
-from jitonnx.kernels.language import types
-from jitonnx.kernels.language.code import Code, Kernel, smaller
-from jitonnx.kernels.language.epilogue import Stage
-from jitonnx.kernels.language.trace import Traced
 from jitonnx.kernels.parts.indices import WORDS
 from jitonnx.kernels.parts.masks import each_mask, ones, places_of
 from jitonnx.kernels.parts.memory import copy_bytes
@@ -28,7 +28,7 @@ def build(spec: NonZeroSpec | CompressSpec, lanes: int, epilogue: Stage | None =
     return lambda code, begin, end: _non_zero(code, spec, 4 * lanes // spec.itemsize)
 
 
-def _non_zero(code: Code, spec: NonZeroSpec, lanes: int) -> None:
+def _non_zero(code: KernelBuilder, spec: NonZeroSpec, lanes: int) -> None:
     word = WORDS[spec.itemsize]
     x, out, result = code.buffers(NonZeroBuffers, types.int64, x=word)
     extents = code.sizes(NonZeroSizes).extents[: spec.rank]
@@ -37,14 +37,14 @@ def _non_zero(code: Code, spec: NonZeroSpec, lanes: int) -> None:
         elements = elements * extent
     value = (1 << (8 * spec.itemsize)) - 1 >> spec.floating
 
-    def chosen(at: Traced, lanes: int | None) -> Traced:
+    def chosen(at: SSAValue, lanes: int | None) -> SSAValue:
         return (x.load(at, lanes) & value).differs(0)
 
     count = code.variable(code.integer(0))
     each_mask(code, elements, lanes, chosen, lambda first, mask: count.set(count.get() + ones(mask)))
     total = count.get()
     result.store(0, total)
-    with code.when(total > 0):
+    with code.if_then(total > 0):
         places = out.at(total * (spec.rank - 1))
         places_of(code, elements, lanes, chosen, places)
         with code.loop(total if spec.rank > 1 else 0) as number:
@@ -56,14 +56,14 @@ def _non_zero(code: Code, spec: NonZeroSpec, lanes: int) -> None:
             out.store(number, rest)
 
 
-def _compress(code: Code, spec: CompressSpec, vector_bytes: int) -> None:
+def _compress(code: KernelBuilder, spec: CompressSpec, vector_bytes: int) -> None:
     outer, length, run, conditions = code.sizes(CompressSizes)
     word = WORDS[spec.piece or 1]
     x, condition, out, result = code.buffers(CompressBuffers, word, condition=types.uint8, count=types.int64)
     places = code.scratch(types.int64)
     considered = smaller(length, conditions)
 
-    def chosen(at: Traced, lanes: int | None) -> Traced:
+    def chosen(at: SSAValue, lanes: int | None) -> SSAValue:
         return condition.load(at, lanes).differs(0)
 
     total = places_of(code, considered, vector_bytes, chosen, places)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from math import prod
 
-from jitonnx.kernels.arguments import Arguments, Buffer, Size, Sizes, each, result
+from jitonnx.emit.arguments import Arguments, Buffer, Size, Sizes, each, result
 from jitonnx.kernels.parts.axes import MAX_RANK
 from jitonnx.kernels.parts.sizes import smaller
 from jitonnx.kernels.spec import KernelSpec, Work
-from jitonnx.records import dataclass
+from jitonnx.support.records import dataclass
 
 
 class NonZeroBuffers(Arguments):

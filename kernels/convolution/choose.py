@@ -23,7 +23,7 @@ from jitonnx.kernels.convolution.transforms import WinogradSpec, tiles_along
 from jitonnx.kernels.gemm.choose import tile_cost
 
 if TYPE_CHECKING:
-    from jitonnx.target import Target
+    from jitonnx.target.machine import Target
 
 _NARROW_GROUPS = (2, 4, 8)
 """Channels of groups that `GroupedSpec` is for, on CPUs that permute a vector of so many lanes by an index. With 16
@@ -100,17 +100,21 @@ def choose_convolution(
     far_taps = layout == "blocked" and dilations[1] >= pixels
     sizes = (*in_size, *out_size, *pads)
     if layout == "blocked" and max(dilations) > 1 and None not in sizes:
-        live = [Taps(taps, -(pad or 0), *steps).live(size or 0) for taps, pad, *steps, size in axes]
+        active = [Taps(taps, -(pad or 0), *steps).active(size or 0) for taps, pad, *steps, size in axes]
         tile = (tile_rows, pixels, vectors)
-        tile_rows, pixels, vectors, far_taps = _dilated_tile(live, tile, own_outputs, target)
+        tile_rows, pixels, vectors, far_taps = _dilated_tile(active, tile, own_outputs, target)
     panel_bytes = 4 * own * kernel[0] * kernel[1] * vectors * lanes
-    near = target.steps_near(None if layout == "blocked" else panel_bytes)  # few kernels for most layers of a model
+    prefetch_distance = target.steps_near(
+        None if layout == "blocked" else panel_bytes
+    )  # few kernels for most layers of a model
     row = (layout, step, tap_step, far_taps)
     if rest is None:
         rest = 0 if far_taps and out_size[1] is not None else _rest(out_size[1], pixels, vectors, target)
-    direct = DirectSpec(lanes, pixels, vectors, tile_rows, *row, merged, target.l2_bytes, near=near, rest=rest)
+    direct = DirectSpec(
+        lanes, pixels, vectors, tile_rows, *row, merged, target.l2_bytes, prefetch_distance=prefetch_distance, rest=rest
+    )
     tiles = -(-(out_size[0] or 0) // tile_rows) * -(-(out_size[1] or 0) // pixels)  # 0: not known
-    return replace(direct, paced=near > 0 and direct.lists_blocks and 0 < tiles <= direct.block)
+    return replace(direct, paced_prefetch=prefetch_distance > 0 and direct.lists_blocks and 0 < tiles <= direct.block)
 
 
 def choose_depthwise_planes(
@@ -150,7 +154,7 @@ def _read_taps(
     """Taps along one axis that an output reads on average, those that read padding left out if dilation is wide."""
     if dilation == 1 or not outputs or size is None or pad is None:
         return kernel
-    return sum(map(len, Taps(kernel, -pad, stride, dilation, outputs).live(size))) / outputs
+    return sum(map(len, Taps(kernel, -pad, stride, dilation, outputs).active(size))) / outputs
 
 
 def _winograd_tiles(kernel: tuple[int, int], narrow: bool) -> list[tuple[int, int]]:
@@ -293,12 +297,12 @@ def choose_transposed(
     merged = _merged_groups(groups, out_channels, lanes)
     phase_width = None if out_size[1] is None else -(-out_size[1] // strides[1])
     _, pixels, vectors = _tile_shape(out_channels // groups * merged, (1, phase_width), target)
-    near = target.steps_near()
+    prefetch_distance = target.steps_near()
     return TransposedSpec(
         *(lanes, pixels, vectors),
         merged_groups=merged,
         l2_bytes=target.l2_bytes,
-        near=near,
+        prefetch_distance=prefetch_distance,
         rest=0 if phase_width is None else _rest(phase_width, pixels, vectors, target),
         strides=strides,
     )
@@ -420,7 +424,7 @@ def _tile_shape(out_channels: int, out_size: tuple[int | None, int | None], targ
 
 
 def _dilated_tile(
-    live: Sequence[Sequence[frozenset[int]]],
+    active: Sequence[Sequence[frozenset[int]]],
     dense: tuple[int, int, int],
     out_channels: int,
     target: Target,
@@ -444,7 +448,7 @@ def _dilated_tile(
         single = sum(taps * (length % rows) for taps, length in runs[0])
         return columns * (whole * step(rows, pixels, vectors) + single * step(1, pixels, vectors))
 
-    runs = [[(len(taps), len(list(same))) for taps, same in groupby(axis)] for axis in live]
+    runs = [[(len(taps), len(list(same))) for taps, same in groupby(axis)] for axis in active]
     shapes = [
         (rows, pixels, vectors)
         for vectors, sums in _most_pixels(target).items()
@@ -452,14 +456,14 @@ def _dilated_tile(
         for pixels in range(1, sums // rows + 1)
     ]
     best = min(shapes, key=lambda shape: cut(*shape))
-    uncut = step(*dense) * _tile_taps(live[0], dense[0]) * _tile_taps(live[1], dense[1])
+    uncut = step(*dense) * _tile_taps(active[0], dense[0]) * _tile_taps(active[1], dense[1])
     far = cut(*best) < 0.9 * uncut
     return (*(best if far else dense), far)
 
 
-def _tile_taps(live: Sequence[frozenset[int]], size: int) -> int:
+def _tile_taps(active: Sequence[frozenset[int]], size: int) -> int:
     """The taps of all tiles of `size` neighbours, each doing what any of its outputs reads."""
-    return sum(len(frozenset().union(*live[at : at + size])) for at in range(0, len(live), size))
+    return sum(len(frozenset().union(*active[at : at + size])) for at in range(0, len(active), size))
 
 
 def _depthwise_tile(

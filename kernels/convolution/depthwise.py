@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from math import prod
 
+from jitonnx.emit import types
+from jitonnx.emit.builder import Kernel, KernelBuilder, Mask, Pointer, Variable, larger, remainder, smaller
+from jitonnx.emit.epilogue import Epilogue, Stage
+from jitonnx.emit.ssa import SSAValue, fma, select
 from jitonnx.kernels.convolution.problem import ConvolutionBuffers
 from jitonnx.kernels.convolution.spec import PART_CHANNELS, DepthwiseSizes, DepthwiseSpec
 from jitonnx.kernels.convolution.taps import readers
-from jitonnx.kernels.language import types
-from jitonnx.kernels.language.code import Code, Kernel, Mask, Pointer, Variable, larger, remainder, smaller
-from jitonnx.kernels.language.epilogue import Epilogue, Stage
-from jitonnx.kernels.language.trace import Traced, fma, select
-from jitonnx.kernels.parts.tile import emit_finish, emit_prefetch, emit_prefetch_result
+from jitonnx.kernels.parts.microkernel import emit_finish, emit_prefetch, emit_prefetch_result
 
 _BLOCK_VECTORS = 8
 """Vectors of channels done tile by tile: pieces of 512 bytes of each pixel are read one after the other, which a CPU
@@ -31,7 +31,7 @@ def build(spec: DepthwiseSpec, lanes: int, epilogue: Stage | None = None) -> Ker
     if epilogue is None and result is not types.float32:
         raise ValueError(f"Bug: sums are float32, not {spec.result}, without an epilogue")
 
-    def body(code: Code, begin: Traced, end: Traced) -> None:
+    def body(code: KernelBuilder, begin: SSAValue, end: SSAValue) -> None:
         _Depthwise(code, spec, lanes, Epilogue(code, epilogue, types.float32, lanes, result), result).emit(begin, end)
 
     return body
@@ -40,7 +40,9 @@ def build(spec: DepthwiseSpec, lanes: int, epilogue: Stage | None = None) -> Ker
 class _Depthwise:
     """Emits the kernel."""
 
-    def __init__(self, code: Code, spec: DepthwiseSpec, lanes: int, epilogue: Epilogue, result: types.Type) -> None:
+    def __init__(
+        self, code: KernelBuilder, spec: DepthwiseSpec, lanes: int, epilogue: Epilogue, result: types.ElementType
+    ) -> None:
         """result: the elements of y."""
         self.code, self.spec, self.lanes, self.epilogue = code, spec, lanes, epilogue
         self.size = code.sizes(DepthwiseSizes)
@@ -56,7 +58,7 @@ class _Depthwise:
         """Whether a tile loads each weight once. Else it does so for every input row that is multiplied with it, which
         takes up to a tenth longer at 3x3, where 18 loads of 42 are of weights."""
 
-    def emit(self, begin: Traced, end: Traced) -> None:
+    def emit(self, begin: SSAValue, end: SSAValue) -> None:
         code, size, (step, _) = self.code, self.size, self.spec.steps
         blocks = (size.out_height + size.row_block - 1) / size.row_block
         with code.loop(end, begin) as task:
@@ -67,11 +69,16 @@ class _Depthwise:
             channels = part * PART_CHANNELS, select(last, size.channels, (part + 1) * PART_CHANNELS)
             x, y = self.buffers.x.at(image * size.x_image), self.buffers.y.at(image * size.y_image)
             tiles = code.loop(stop, start, self.spec.rows * step)
-            with tiles as first, code.loop(step) as phase, code.when(first + phase < stop):
+            with tiles as first, code.loop(step) as phase, code.if_then(first + phase < stop):
                 self._rows(x, y, image, (first + phase, stop), channels)
 
     def _rows(
-        self, x: Pointer, y: Pointer, image: Traced, rows: tuple[Traced, Traced], channels: tuple[Traced, Traced]
+        self,
+        x: Pointer,
+        y: Pointer,
+        image: SSAValue,
+        rows: tuple[SSAValue, SSAValue],
+        channels: tuple[SSAValue, SSAValue],
     ) -> None:
         """The output rows of a tile, from rows[0] on, those below rows[1]: for each block of `channels` all tiles."""
         code, size, spec, (_, step) = self.code, self.size, self.spec, self.spec.steps
@@ -84,21 +91,21 @@ class _Depthwise:
                 column = start_column + phase
                 if step == 1:
                     column = larger(smaller(start_column, size.out_width - spec.pixels), 0)
-                with code.when(column < size.out_width), code.loop(end, first_channel, self.lanes) as start:
+                with code.if_then(column < size.out_width), code.loop(end, first_channel, self.lanes) as start:
                     channel = larger(smaller(start, size.channels - self.lanes), 0)
                     self._tile((x.at(channel), weights.at(channel), y.at(channel)), image, rows, column, channel)
 
     def _tile(
         self,
         pointers: tuple[Pointer, Pointer, Pointer],
-        image: Traced,
-        rows: tuple[Traced, Traced],
-        out_column: Traced,
-        channel: Traced,
+        image: SSAValue,
+        rows: tuple[SSAValue, SSAValue],
+        out_column: SSAValue,
+        channel: SSAValue,
     ) -> None:
         code, size, spec, (row_step, step) = self.code, self.size, self.spec, self.spec.steps
         x, w, y = pointers
-        live = size.channels - channel
+        active = size.channels - channel
         top = rows[0] * spec.strides[0] - size.pad_top
         column = out_column * spec.strides[1] - size.pad_left
         sums = [
@@ -113,15 +120,15 @@ class _Depthwise:
             )
         x = x.at(top * size.x_row + column * size.x_pixel)
         self._prefetch_below(x)
-        self._add(sums, x, w, top, column, live)
+        self._add(sums, x, w, top, column, active)
         count = (size.out_width - out_column + (step - 1)) / code.integer(step)
         for row in range(spec.rows):
             out_row = rows[0] + row * row_step
-            with code.when(out_row < rows[1]):
+            with code.if_then(out_row < rows[1]):
                 emit_finish(
                     *(code, self.epilogue, (spec.pixels, 1)),
                     *([value.get().value for value in sums[row]], y.at(size.y_row * (row * row_step)).value),
-                    *(pixel.value, live.value),
+                    *(pixel.value, active.value),
                     (image, out_row * size.out_width + out_column, channel),
                     *(count.value, code.integer(step).value),
                 )
@@ -134,64 +141,64 @@ class _Depthwise:
         """
         size, spec = self.size, self.spec
         below = max(self.row_users) + 1
-        with self.code.when(size.height * size.x_row > _NEAR_ELEMENTS):
+        with self.code.if_then(size.height * size.x_row > _NEAR_ELEMENTS):
             for row in range(below, below + spec.rows * spec.strides[0]):
                 for column in range(spec.pixels * spec.strides[1]):
                     where = x.at(size.x_row * row + size.x_pixel * (column * spec.steps[1]))
                     emit_prefetch(self.code.builder, where.value)
 
     def _add(
-        self, sums: list[list[Variable]], x: Pointer, w: Pointer, top: Traced, column: Traced, live: Traced
+        self, sums: list[list[Variable]], x: Pointer, w: Pointer, top: SSAValue, column: SSAValue, active: SSAValue
     ) -> None:
         """All products of a tile. Inputs beside the image are read as zeros, by masks, or left out, by branches, where
         they are many (dilation) or each stands for few products (single rows); tiles that have none do neither."""
         code, size = self.code, self.size
-        inside = (column >= 0) & (column + max(self.column_users) < size.width) & (live >= self.lanes)
-        with code.either(inside) as (whole, edge):
+        inside = (column >= 0) & (column + max(self.column_users) < size.width) & (active >= self.lanes)
+        with code.if_else(inside) as (whole, edge):
             with whole:
                 self._add_rows(sums, x, w, top, None, dict.fromkeys(self.column_users))
             with edge:
                 places = {at: column + at for at in self.column_users}
                 within = {at: (place >= 0) & (place < size.width) for at, place in places.items()}
-                self._add_rows(sums, x, w, top, code.live(live, self.lanes), within)
+                self._add_rows(sums, x, w, top, code.active(active, self.lanes), within)
 
     def _add_rows(
         self,
         sums: list[list[Variable]],
         x: Pointer,
         w: Pointer,
-        top: Traced,
-        live: Mask | None,
-        within: Mapping[int, Traced | None],
+        top: SSAValue,
+        active: Mask | None,
+        within: Mapping[int, SSAValue | None],
     ) -> None:
         """The products of the input rows in the image, in a loop over taps if a tile is a single row."""
         code, size, (height, width) = self.code, self.size, self.spec.kernel
         dilation = self.spec.dilations[0]
 
-        def weights(tap: Traced | int) -> list[Traced]:
+        def weights(tap: SSAValue | int) -> list[SSAValue]:
             row = w.at(size.channels * tap * width)
-            return [row.load(size.channels * i, self.lanes, live) for i in range(width)]
+            return [row.load(size.channels * i, self.lanes, active) for i in range(width)]
 
         if self.spec.rows == 1:
             first = larger(dilation - 1 - top, 0) / dilation
             last = smaller(larger(size.height - top + (dilation - 1), 0) / dilation, height)
             with code.loop(last, first) as tap:
-                self._add_row(sums[:1], x.at(size.x_row * tap * dilation), [weights(tap)], live, within)
+                self._add_row(sums[:1], x.at(size.x_row * tap * dilation), [weights(tap)], active, within)
             return
         held = [weights(tap) for tap in range(height)] if self.holds_weights else []
         for row, users in sorted(self.row_users.items()):
-            with code.when((top + row >= 0) & (top + row < size.height)):
+            with code.if_then((top + row >= 0) & (top + row < size.height)):
                 outputs = [sums[out_row] for out_row, _ in users]
                 taps = [held[tap] if held else weights(tap) for _, tap in users]
-                self._add_row(outputs, x.at(size.x_row * row), taps, live, within)
+                self._add_row(outputs, x.at(size.x_row * row), taps, active, within)
 
     def _add_row(
         self,
         sums: list[list[Variable]],
         x: Pointer,
-        weights: list[list[Traced]],
-        live: Mask | None,
-        within: Mapping[int, Traced | None],
+        weights: list[list[SSAValue]],
+        active: Mask | None,
+        within: Mapping[int, SSAValue | None],
     ) -> None:
         """The products of one input row: for the output rows that use it, their sums and their weights.
 
@@ -199,12 +206,12 @@ class _Depthwise:
         """
         code = self.code
         for column, condition in sorted(within.items()):
-            mask: Mask | None = live
+            mask: Mask | None = active
             skip: AbstractContextManager[None] = nullcontext()
             if condition is not None and (self.spec.dilations[1] > 1 or self.spec.rows == 1):
-                skip = code.when(condition)
-            elif condition is not None and live is not None:
-                mask = Mask(code.builder.select(condition.value, live.value, live.value.type(None)))
+                skip = code.if_then(condition)
+            elif condition is not None and active is not None:
+                mask = Mask(code.builder.select(condition.value, active.value, active.value.type(None)))
             with skip:
                 value = x.load(self.size.x_pixel * column, self.lanes, mask)
                 for row_sums, row_weights in zip(sums, weights, strict=True):

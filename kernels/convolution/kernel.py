@@ -18,25 +18,25 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from jitonnx.emit import llvm_ir, types
+from jitonnx.emit.builder import Kernel, KernelBuilder, Pointer, larger, remainder, smaller
+from jitonnx.emit.epilogue import Epilogue, Stage
+from jitonnx.emit.instructions import reordered
+from jitonnx.emit.ssa import SSAValue, fma, select
 from jitonnx.kernels.convolution import depthwise, planes, winograd
 from jitonnx.kernels.convolution.copy import emit_copy_rows
 from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK, ConvolutionBuffers, Problem
 from jitonnx.kernels.convolution.sizes import Direct
 from jitonnx.kernels.convolution.spec import DepthwisePlanesSpec, DepthwiseSpec, DirectSpec, GroupedSpec, WinogradSpec
-from jitonnx.kernels.language import ir, types
-from jitonnx.kernels.language.code import Code, Kernel, Pointer, larger, remainder, smaller
-from jitonnx.kernels.language.epilogue import Epilogue, Stage
-from jitonnx.kernels.language.instructions import reordered
-from jitonnx.kernels.language.trace import Traced, fma, select
-from jitonnx.kernels.parts.tile import emit_accumulate, emit_finish, emit_prefetch, emit_prefetch_result
+from jitonnx.kernels.parts.microkernel import emit_accumulate, emit_finish, emit_prefetch, emit_prefetch_result
 from jitonnx.kernels.spec import KernelSpec
 from jitonnx.kernels.transpose.tiles import copy_transposed, evenly
-from jitonnx.records import NamedTuple
+from jitonnx.support.records import NamedTuple
 
-_I32, _I64 = ir.IntType(32), ir.IntType(64)
+_I32, _I64 = llvm_ir.IntType(32), llvm_ir.IntType(64)
 _LINE = 16
 """Elements of a cache line."""
-_Range = tuple[Traced, Traced]
+_Range = tuple[SSAValue, SSAValue]
 """First and end."""
 
 
@@ -51,7 +51,7 @@ def build(spec: KernelSpec, lanes: int, epilogue: Stage | None = None) -> Kernel
     if not isinstance(spec, DirectSpec) or spec.lanes != lanes:
         raise ValueError(f"Bug: {spec} has no convolution kernel with {lanes} lanes")
 
-    def body(code: Code, begin: Traced, end: Traced) -> None:
+    def body(code: KernelBuilder, begin: SSAValue, end: SSAValue) -> None:
         _Direct(code, spec, Epilogue(code, epilogue, types.float32, lanes)).emit(begin, end)
 
     return body
@@ -60,12 +60,12 @@ def build(spec: KernelSpec, lanes: int, epilogue: Stage | None = None) -> Kernel
 class _Direct:
     """Emits the loop over tasks."""
 
-    def __init__(self, code: Code, spec: DirectSpec, epilogue: Epilogue) -> None:
+    def __init__(self, code: KernelBuilder, spec: DirectSpec, epilogue: Epilogue) -> None:
         self.code, self.spec, self.epilogue = code, spec, epilogue
         self.x, self.w, self.y = code.buffers(ConvolutionBuffers, types.float32)
         self.scratch = code.scratch(types.float32)
 
-    def emit(self, begin: Traced, end: Traced) -> None:
+    def emit(self, begin: SSAValue, end: SSAValue) -> None:
         held, sizes = self.code.variable(self.code.integer(-1)), Direct(self.code, 0)
         if self.spec.layout != "blocked":
             self._list_places(sizes)
@@ -79,7 +79,7 @@ class _Direct:
             outer = place / sizes.row_blocks
             image, group = outer / sizes.group_count, remainder(outer, sizes.group_count)
             first, end_row = self._input_rows(sizes, start, stop)
-            with self.code.when(~place.equals(held.get())):
+            with self.code.if_then(~place.equals(held.get())):
                 held.set(place)
                 channel = group * sizes.channels_in_group
                 source = self.x.at(image * sizes.x_image + channel * sizes.x_channel)
@@ -107,14 +107,19 @@ class _Direct:
                     places.store(count.get() + i, first + i)
                 count.set(count.get() + CHANNEL_BLOCK)
 
-    def _input_rows(self, sizes: Direct, start: Traced, stop: Traced) -> tuple[Traced, Traced]:
+    def _input_rows(self, sizes: Direct, start: SSAValue, stop: SSAValue) -> tuple[SSAValue, SSAValue]:
         """(first, end) of the input rows that outputs start … stop - 1 read: in the image, unless tiles span rows."""
         first = sizes.rows_first + start * sizes.rows_step
         end = sizes.rows_first + (stop - 1) * sizes.rows_step + sizes.rows_reach
         return (first, end) if self.spec.spans_rows else (larger(first, 0), smaller(end, sizes.height))
 
     def _task(
-        self, sizes: Direct, strip: Traced, image: Traced, group: Traced, rows: tuple[Traced, Traced, Traced]
+        self,
+        sizes: Direct,
+        strip: SSAValue,
+        image: SSAValue,
+        group: SSAValue,
+        rows: tuple[SSAValue, SSAValue, SSAValue],
     ) -> None:
         first, start, stop = rows
         block, (_, across) = self.spec.block, self.spec.phases
@@ -123,11 +128,11 @@ class _Direct:
         with self.code.loop(smaller(begin + sizes.chunk, sizes.parts), begin) as part:
             number, down = remainder(part, sizes.output_blocks), part / sizes.output_blocks
             column = group * sizes.outputs_in_group + number * block
-            live = smaller(sizes.outputs_in_group - number * block, sizes.out_channels - column)
+            active = smaller(sizes.outputs_in_group - number * block, sizes.out_channels - column)
             # Outputs of narrow groups read the channels of their own number.
             source = data.at(number * block) if isinstance(self.spec, GroupedSpec) else data
             y = self.y.at(image * sizes.y_image + column * sizes.y_channel)
-            place, panel = (image, column, live), group * sizes.output_blocks + number
+            place, panel = (image, column, active), group * sizes.output_blocks + number
             of_row = Direct(self.code, 0 if self.spec.phases == (1, 1) else down * across)
             row_range = (start, smaller(stop, of_row.out_rows))
             if self.spec.y_planes:
@@ -149,7 +154,7 @@ class _Direct:
         with self.code.loop(self.spec.phases[1]) as across:
             yield Direct(self.code, of_row.phase + across)
 
-    def _panel(self, phase: Direct, number: Traced) -> Pointer:
+    def _panel(self, phase: Direct, number: SSAValue) -> Pointer:
         """The packed weights of output block `number` of all groups."""
         products = phase.total_depth * phase.row_taps * phase.column_taps * self.spec.block
         return self.w.at(phase.weights + number * products)
@@ -157,8 +162,8 @@ class _Direct:
     def _planes(
         self,
         of_row: Direct,
-        operands: tuple[Pointer, Traced, Pointer],
-        place: tuple[Traced, Traced, Traced],
+        operands: tuple[Pointer, SSAValue, Pointer],
+        place: tuple[SSAValue, SSAValue, SSAValue],
         rows: _Range,
     ) -> None:
         """Output rows of one block of channels, by way of scratch memory to planes at y. Scratch memory holds the
@@ -178,7 +183,7 @@ class _Direct:
             self._write_planes(stage, target, place[2], (piece[1] - piece[0], end - first), row_step)
 
     @contextmanager
-    def _pieces(self, sizes: Direct, start: Traced, stop: Traced) -> Iterator[tuple[_Range, _Range]]:
+    def _pieces(self, sizes: Direct, start: SSAValue, stop: SSAValue) -> Iterator[tuple[_Range, _Range]]:
         """The rows start … stop - 1 and the columns of all phases in pieces that scratch memory has room for; the last
         columns may be more than there are."""
         code, across = self.code, self.spec.phases[1]
@@ -189,14 +194,20 @@ class _Direct:
             yield (row, smaller(row + sizes.staged_rows, stop)), (column, column + sizes.staged_columns)
 
     def _write_planes(
-        self, stage: Pointer, y: Pointer, live: Traced, size: tuple[Traced, Traced], row_step: Traced
+        self, stage: Pointer, y: Pointer, active: SSAValue, size: tuple[SSAValue, SSAValue], row_step: SSAValue
     ) -> None:
         """Output of a size (rows, columns) from scratch memory, where channels lie side by side, to planes of pixels,
         whose rows are row_step apart."""
         block = self.spec.block
 
         def body(
-            code: Code, stage: Pointer, y: Pointer, height: Traced, width: Traced, row_step: Traced, live: Traced
+            code: KernelBuilder,
+            stage: Pointer,
+            y: Pointer,
+            height: SSAValue,
+            width: SSAValue,
+            row_step: SSAValue,
+            active: SSAValue,
         ) -> None:
             dense = row_step.equals(width)  # then all rows are one
             count, width = select(dense, code.integer(1), height), select(dense, height * width, width)
@@ -205,17 +216,17 @@ class _Direct:
                 copy_transposed(
                     code,
                     *(stage.at(row * width * block), code.integer(block), evenly(y.at(row * row_step), channel_step)),
-                    *((width, smaller(live, block)), 4 * self.spec.lanes),
+                    *((width, smaller(active, block)), 4 * self.spec.lanes),
                 )
 
-        self.code.subroutine("write_planes", [stage, y, *size, row_step, live], body, inline=False)
+        self.code.subroutine("write_planes", [stage, y, *size, row_step, active], body, inline=False)
 
     def _tiles(
         self,
         sizes: Direct,
         pointers: tuple[Pointer, Pointer, Pointer, Pointer],
-        pitches: tuple[Traced, Traced],
-        place: tuple[Traced, Traced, Traced],
+        pitches: tuple[SSAValue, SSAValue],
+        place: tuple[SSAValue, SSAValue, SSAValue],
         rows: _Range,
         columns: _Range,
     ) -> None:
@@ -229,8 +240,8 @@ class _Direct:
 
     @contextmanager
     def _alike(
-        self, start: Traced, stop: Traced, axis: tuple[Traced, Traced, Traced, Traced, Traced]
-    ) -> Iterator[tuple[Traced, Traced]]:
+        self, start: SSAValue, stop: SSAValue, axis: tuple[SSAValue, SSAValue, SSAValue, SSAValue, SSAValue]
+    ) -> Iterator[tuple[SSAValue, SSAValue]]:
         """Outputs start … stop - 1 along an axis (taps, first, stride, dilation, size); with far taps one after another
         the parts of them that read the same taps. A part ends where a tap begins or ceases to read the image."""
         if not self.spec.far_taps:
@@ -244,7 +255,7 @@ class _Direct:
                 outside = (first + tap * dilation) * -1
                 for edge in (outside, outside + size):
                     bound = larger(edge + stride - 1, 0) / stride
-                    with code.when((bound > begin) & (bound < end.get())):
+                    with code.if_then((bound > begin) & (bound < end.get())):
                         end.set(bound)
             reached.set(end.get())
             yield begin, reached.get()
@@ -254,8 +265,8 @@ class _Direct:
         sizes: Direct,
         tile_rows: int,
         pointers: tuple[Pointer, Pointer, Pointer, Pointer],
-        pitches: tuple[Traced, Traced],
-        place: tuple[Traced, Traced, Traced],
+        pitches: tuple[SSAValue, SSAValue],
+        place: tuple[SSAValue, SSAValue, SSAValue],
         rows: _Range,
         columns: _Range,
     ) -> None:
@@ -267,7 +278,7 @@ class _Direct:
         data, panel, y, planes = pointers
         constant_phase = isinstance(sizes.phase, int)
 
-        def body(code: Code, *values: Any, pixels: int) -> None:
+        def body(code: KernelBuilder, *values: Any, pixels: int) -> None:
             *arguments, phase = values
             phase_sizes = Direct(code, 0 if constant_phase else phase)
             if isinstance(self.spec, GroupedSpec):
@@ -284,7 +295,7 @@ class _Direct:
                 widths = [(smaller(first + whole, end), spec.pixels), (end, spec.rest)]
             for stop, pixels in widths:
                 with code.loop(stop, begin, pixels) as left:
-                    arguments: list[Traced | Pointer] = [data, panel, y, planes, *pitches, *place, t, left, end]
+                    arguments: list[SSAValue | Pointer] = [data, panel, y, planes, *pitches, *place, t, left, end]
                     arguments.append(code.integer(sizes.phase))
                     tile = partial(body, pixels=pixels)
                     code.subroutine(f"tile.{tile_rows}.{pixels}", arguments, tile, inline=False)
@@ -297,7 +308,7 @@ def _places_list(sizes: Direct) -> Pointer:
 
 
 @contextmanager
-def _column_taps(sizes: Direct) -> Iterator[tuple[Traced, Traced, Traced]]:
+def _column_taps(sizes: Direct) -> Iterator[tuple[SSAValue, SSAValue, SSAValue]]:
     """Go through the taps of a row: each has its number, and the number and the strand of the element that output
     column 0 reads."""
     code = sizes.code
@@ -316,14 +327,14 @@ class _Weights(NamedTuple):
     panel: Pointer
     following: Pointer
     block: int
-    ahead: Traced
+    ahead: SSAValue
 
-    def at(self, products: Traced) -> _Weights:
+    def at(self, products: SSAValue) -> _Weights:
         """Give those behind so many products."""
         panel, following = self.panel.at(products * self.block), self.following.at(products * self.ahead)
         return self._replace(panel=panel, following=following)
 
-    def ask(self, code: Code, products: Traced) -> None:
+    def ask(self, code: KernelBuilder, products: SSAValue) -> None:
         """Ask for as much of those that follow as is this tile's share beside so many products."""
         with code.loop(products * self.ahead, step=_LINE) as place:
             emit_prefetch(code.builder, self.following.at(place).value)
@@ -341,14 +352,14 @@ class _Tile:
         panel: Pointer,
         y: Pointer,
         planes: Pointer,
-        row_pitch: Traced,
-        pixel_pitch: Traced,
-        image: Traced,
-        column: Traced,
-        live: Traced,
-        t: Traced,
-        left: Traced,
-        end: Traced,
+        row_pitch: SSAValue,
+        pixel_pitch: SSAValue,
+        image: SSAValue,
+        column: SSAValue,
+        active: SSAValue,
+        t: SSAValue,
+        left: SSAValue,
+        end: SSAValue,
     ) -> None:
         """The tile whose first pixel is number `left` of the phase's row t; pixels from `end` on are not stored.
 
@@ -374,7 +385,7 @@ class _Tile:
         for row in range(rows):
             emit_finish(
                 *(self.code, self.epilogue, shape, sums[row * count : (row + 1) * count]),
-                *(target.at(row_pitch * row).value, pixel_pitch.value, live.value),
+                *(target.at(row_pitch * row).value, pixel_pitch.value, active.value),
                 (image, pixel + sizes.out_width * row, column),
                 *(
                     (self.code.integer(shape[0]) if spec.spans_rows and self.tile_rows > 1 else end - left).value,
@@ -390,16 +401,18 @@ class _Tile:
             for pixel in range(0, self.tile_rows * self.spec.pixels, _LINE):
                 emit_prefetch(self.code.builder, y.at(self.sizes.y_channel * number + pixel).value, write=True)
 
-    def _weights(self, panel: Pointer, t: Traced, left: Traced) -> _Weights:
+    def _weights(self, panel: Pointer, t: SSAValue, left: SSAValue) -> _Weights:
         """The weights of a tile, and its share of those that follow."""
         sizes, spec, code = self.sizes, self.spec, self.code
         tiles_across = (sizes.out_columns + (spec.pixels - 1)) / code.integer(spec.pixels)
-        row = remainder(t, sizes.row_block) if spec.near and not spec.paced else t  # else there is one block of rows
+        row = (
+            remainder(t, sizes.row_block) if spec.prefetch_distance and not spec.paced_prefetch else t
+        )  # else there is one block of rows
         tile = row / code.integer(spec.tile_rows) * tiles_across + left / code.integer(spec.pixels)
         products = sizes.total_depth * sizes.row_taps * sizes.column_taps
         return _Weights(panel, panel.at(products * (spec.block + tile * sizes.ahead)), spec.block, sizes.ahead)
 
-    def _sums(self, data: Pointer, weights: _Weights, top: Traced, left: Traced) -> list[ir.Value]:
+    def _sums(self, data: Pointer, weights: _Weights, top: SSAValue, left: SSAValue) -> list[llvm_ir.Value]:
         """The sums of a tile whose first tap is on input row `top` and whose first output pixel is `left`."""
         code, sizes, spec = self.code, self.sizes, self.spec
         zero = code.number(types.float32, 0, spec.lanes)
@@ -415,12 +428,12 @@ class _Tile:
                 self._taps_of_block(sums, data, weights, top, left, row_tap, part)
         return [variable.get().value for variable in sums]
 
-    def _all_inputs(self, sums: list[Any], first: Pointer, weights: _Weights, top: Traced) -> None:
+    def _all_inputs(self, sums: list[Any], first: Pointer, weights: _Weights, top: SSAValue) -> None:
         """All products, by the list of inputs; those of rows outside the image, at its ends, are left out."""
         code, sizes = self.code, self.sizes
         begin, end = code.variable(code.integer(0)), code.variable(sizes.row_taps)
         above, below = 0 - top - (self.tile_rows - 1) * sizes.row_stride, sizes.height - top
-        with code.when((above > 0) | (below <= (sizes.row_taps - 1) * sizes.row_dilation)):
+        with code.if_then((above > 0) | (below <= (sizes.row_taps - 1) * sizes.row_dilation)):
             dilation = sizes.row_dilation
             begin.set(larger(above + dilation - 1, 0) / dilation)
             end.set(smaller(larger(below + dilation - 1, 0) / dilation, sizes.row_taps))
@@ -429,8 +442,8 @@ class _Tile:
         self._add(sums, first, weights.at(skipped), end.get() * sizes.total_depth - skipped, places)
 
     def _listed_blocks(
-        self, sums: list[Any], data: Pointer, weights: _Weights, top: Traced, left: Traced
-    ) -> Traced | int:
+        self, sums: list[Any], data: Pointer, weights: _Weights, top: SSAValue, left: SSAValue
+    ) -> SSAValue | int:
         """The products of whole blocks of channels by the list of their inputs, where no tap is left out; gives how
         many blocks that are."""
         code, sizes, spec = self.code, self.sizes, self.spec
@@ -442,7 +455,7 @@ class _Tile:
             reach = (sizes.row_taps - 1) * sizes.row_dilation
             highest = top + larger(reach, 0) + (self.tile_rows - 1) * sizes.row_stride
             inside = inside & (top + smaller(reach, 0) >= 0) & (highest < sizes.height)
-        with code.when(inside):
+        with code.if_then(inside):
             taps = sizes.row_taps * sizes.column_taps * CHANNEL_BLOCK
             a = data.at(top * sizes.row_pitch + (left - sizes.strand_first) * spec.step)
             with code.loop(whole, 0, sizes.listed) as part:
@@ -456,10 +469,10 @@ class _Tile:
         sums: list[Any],
         data: Pointer,
         weights: _Weights,
-        top: Traced,
-        left: Traced,
-        row_tap: Traced,
-        part: Traced,
+        top: SSAValue,
+        left: SSAValue,
+        row_tap: SSAValue,
+        part: SSAValue,
     ) -> None:
         """The taps of one kernel row on one block of channels."""
         sizes = self.sizes
@@ -471,7 +484,7 @@ class _Tile:
                 self._add(sums, a.at(place * self.spec.step), weights.at(first + tap * deep), deep)
 
     def _tap_after_tap(
-        self, sums: list[Any], data: Pointer, weights: _Weights, top: Traced, left: Traced, row_tap: Traced
+        self, sums: list[Any], data: Pointer, weights: _Weights, top: SSAValue, left: SSAValue, row_tap: SSAValue
     ) -> None:
         """The taps of one kernel row, each on all blocks of channels."""
         sizes = self.sizes
@@ -483,15 +496,15 @@ class _Tile:
                 self._add(sums, a.at(part * sizes.block_pitch), b.at(part * sizes.depth), deep)
 
     @contextmanager
-    def _row(self, top: Traced, row_tap: Traced) -> Iterator[Traced]:
+    def _row(self, top: SSAValue, row_tap: SSAValue) -> Iterator[SSAValue]:
         """The input row of a tap, if the tile reads anything of the image there."""
         row = top + row_tap * self.sizes.row_dilation
         last = row + (self.tile_rows - 1) * self.sizes.row_stride
-        with self.code.when((last >= 0) & (row < self.sizes.height)):
+        with self.code.if_then((last >= 0) & (row < self.sizes.height)):
             yield row
 
     @contextmanager
-    def _column_taps(self, left: Traced) -> Iterator[tuple[Traced, Traced]]:
+    def _column_taps(self, left: SSAValue) -> Iterator[tuple[SSAValue, SSAValue]]:
         """Go through the taps of a row that read anything of the image: each has its number, and the place of the first
         pixel."""
         code, sizes, spec = self.code, self.sizes, self.spec
@@ -501,10 +514,10 @@ class _Tile:
             inside = (nearest > -spec.pixels) & (nearest < sizes.strand_valid)
             if spec.far_taps:
                 inside = (nearest >= 0) & (nearest * sizes.strands + residue < sizes.width)
-            with code.when(inside):
+            with code.if_then(inside):
                 yield tap, residue * sizes.strand_columns + nearest - sizes.strand_first
 
-    def _add(self, sums: list[Any], a: Pointer, b: _Weights, deep: Traced, places: Pointer | None = None) -> None:
+    def _add(self, sums: list[Any], a: Pointer, b: _Weights, deep: SSAValue, places: Pointer | None = None) -> None:
         spec, sizes = self.spec, self.sizes
         pitch = sizes.row_stride * sizes.row_pitch
         offsets = [
@@ -519,8 +532,8 @@ class _Tile:
             *(self.code.builder, types.float32, [value.value for value in values], a.value, offsets),
             *(_I64(spec.tap_step), b.panel.value, _I64(spec.block), deep.value),
             places=None if places is None else places.value,
-            near=spec.near,
-            next_panel=(b.following.value, b.ahead.value) if places is not None and spec.paced else None,
+            prefetch_distance=spec.prefetch_distance,
+            next_panel=(b.following.value, b.ahead.value) if places is not None and spec.paced_prefetch else None,
         )
         for variable, old, new in zip(sums, values, added, strict=True):
             variable.set(old.like(new))
@@ -536,15 +549,17 @@ class _GroupedTile(_Tile):
         sums: list[Any],
         data: Pointer,
         weights: _Weights,
-        top: Traced,
-        left: Traced,
-        row_tap: Traced,
-        part: Traced,
+        top: SSAValue,
+        left: SSAValue,
+        row_tap: SSAValue,
+        part: SSAValue,
     ) -> None:
         """The taps of one kernel row. An input is loaded and spread within its group once for all taps that read it."""
         code, sizes, spec = self.code, self.sizes, self.spec
         lanes, width, taps = spec.lanes, spec.group_width, spec.columns[0]
-        first_of_group = ir.Constant(ir.VectorType(_I32, lanes), [lane // width * width for lane in range(lanes)])
+        first_of_group = llvm_ir.Constant(
+            llvm_ir.VectorType(_I32, lanes), [lane // width * width for lane in range(lanes)]
+        )
         pitch = sizes.row_stride * sizes.row_pitch
         with self._row(top, row_tap) as row:
             rows = [data.at(row * sizes.row_pitch + pitch * number) for number in range(self.tile_rows)]
@@ -552,8 +567,8 @@ class _GroupedTile(_Tile):
             if spec.asks_ahead:
                 weights.at(row_tap * (width * taps)).ask(code, code.integer(width * taps))
             with code.loop(width) as channel:
-                wanted = Traced(code.builder, types.int32, code.builder.trunc(channel.value, _I32))
-                index = code.spread(wanted, lanes) + Traced(code.builder, types.int32, first_of_group)
+                wanted = SSAValue(code.builder, types.int32, code.builder.trunc(channel.value, _I32))
+                index = code.splat(wanted, lanes) + SSAValue(code.builder, types.int32, first_of_group)
                 of_channel = weights.at((row_tap * width + channel) * taps)
                 factors = [of_channel.panel.load(tap * lanes, lanes) for tap in range(taps)]
                 for number, source in enumerate(rows):
@@ -565,7 +580,7 @@ class _GroupedTile(_Tile):
                             total = sums[number * spec.pixels + pixel]
                             total.set(fma(spread, factors[tap], total.get()))
 
-    def _places(self, left: Traced) -> list[Traced]:
+    def _places(self, left: SSAValue) -> list[SSAValue]:
         """Give the place in a copied row of each input column 0 … stride - 1 behind the first one of output pixel
         `left`."""
         sizes, stride = self.sizes, self.spec.columns[1]

@@ -6,32 +6,34 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from jitonnx.emit import types
+from jitonnx.emit.builder import Kernel, KernelBuilder, Mask, Pointer, Variable, larger, shuffled, smaller
+from jitonnx.emit.epilogue import Epilogue, Stage
+from jitonnx.emit.ssa import SSAValue, fma
 from jitonnx.kernels.convolution.problem import ConvolutionBuffers
 from jitonnx.kernels.convolution.spec import DepthwisePlanesSizes, DepthwisePlanesSpec
-from jitonnx.kernels.language import types
-from jitonnx.kernels.language.code import Code, Kernel, Mask, Pointer, Variable, larger, shuffled, smaller
-from jitonnx.kernels.language.epilogue import Epilogue, Stage
-from jitonnx.kernels.language.trace import Traced, fma
+from jitonnx.kernels.parts.microkernel import emit_finish, first_lanes
 from jitonnx.kernels.parts.planes import each_block_of_rows
-from jitonnx.kernels.parts.tile import emit_finish, first_lanes
 
 _MOVED = 3
 """A tap is made of another one by fewer moves."""
-_Weights = Pointer | list[list[Traced]]
-_MaskAt = Callable[[Traced], Mask | None]
+_Weights = Pointer | list[list[SSAValue]]
+_MaskAt = Callable[[SSAValue], Mask | None]
 """The mask of a piece of a row that begins so many elements behind the tile's first input; None: all of it is there."""
 
 
 def build(spec: DepthwisePlanesSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
     """The kernel of `spec` for vectors of `lanes` float32."""
 
-    def body(code: Code, begin: Traced, end: Traced) -> None:
+    def body(code: KernelBuilder, begin: SSAValue, end: SSAValue) -> None:
         _emit(code, spec, lanes, Epilogue(code, epilogue, types.float32, lanes), begin, end)
 
     return body
 
 
-def _emit(code: Code, spec: DepthwisePlanesSpec, lanes: int, epilogue: Epilogue, begin: Traced, end: Traced) -> None:
+def _emit(
+    code: KernelBuilder, spec: DepthwisePlanesSpec, lanes: int, epilogue: Epilogue, begin: SSAValue, end: SSAValue
+) -> None:
     size = code.sizes(DepthwisePlanesSizes)
     width = size.out_width
     whole = _Tile(code, spec, size, epilogue, lanes, spec.holds_weights(code.target.vector_registers))
@@ -48,7 +50,7 @@ def _emit(code: Code, spec: DepthwisePlanesSpec, lanes: int, epilogue: Epilogue,
             if half is None:
                 whole.emit(*operands)
             else:
-                with code.either(width - column <= half.lanes) as (short, long):
+                with code.if_else(width - column <= half.lanes) as (short, long):
                     with short:
                         half.emit(*operands)
                     with long:
@@ -59,7 +61,7 @@ def _emit(code: Code, spec: DepthwisePlanesSpec, lanes: int, epilogue: Epilogue,
 class _Tile:
     """Emits a tile: `spec.rows` rows of one vector of pixels."""
 
-    code: Code
+    code: KernelBuilder
     spec: DepthwisePlanesSpec
     size: DepthwisePlanesSizes
     epilogue: Epilogue
@@ -83,22 +85,22 @@ class _Tile:
         if not self.holds_weights:
             return w
         height, width = self.spec.kernel
-        return [[self.code.spread(w.load(i * width + j), self.lanes) for j in range(width)] for i in range(height)]
+        return [[self.code.splat(w.load(i * width + j), self.lanes) for j in range(width)] for i in range(height)]
 
     def emit(
         self,
         x: Pointer,
         weights: _Weights,
         y: Pointer,
-        rows: tuple[Traced, Traced],
-        start_column: Traced,
-        plane: tuple[Traced, Traced],
+        rows: tuple[SSAValue, SSAValue],
+        start_column: SSAValue,
+        plane: tuple[SSAValue, SSAValue],
     ) -> None:
         """Output rows from rows[0] on, those below rows[1], from start_column on; plane: image and channel."""
         column = larger(smaller(start_column, self.size.out_width - self.lanes), 0)
         self._finish(y, self._sums(x, weights, rows[0], column), rows, column, plane)
 
-    def _sums(self, x: Pointer, weights: _Weights, row: Traced, column: Traced) -> list[Variable]:
+    def _sums(self, x: Pointer, weights: _Weights, row: SSAValue, column: SSAValue) -> list[Variable]:
         """The sums of a tile; loads that may leave the image have masks, the others none."""
         code, size, spec = self.code, self.size, self.spec
         sums = [code.variable(code.number(types.float32, 0, self.lanes)) for _ in range(spec.rows)]
@@ -115,22 +117,22 @@ class _Tile:
             add(lambda at: self._mask(left + at))
             return sums
         inside = (left >= 0) & (left + spec.reach(self.lanes) <= size.width)
-        with code.either(inside) as (whole, edge):
+        with code.if_else(inside) as (whole, edge):
             with whole:
                 add(lambda at: None)
             with edge:
                 add(lambda at: self._mask(left + at))
         return sums
 
-    def _mask(self, first: Traced) -> Mask:
+    def _mask(self, first: SSAValue) -> Mask:
         """Which elements of a piece lie in the image."""
         count = self.lanes * self.spec.strides[1]
-        places = self.code.iota(count) + self.code.spread(first, count)
-        width = self.code.spread(self.size.width, count)
+        places = self.code.iota(count) + self.code.splat(first, count)
+        width = self.code.splat(self.size.width, count)
         return Mask(((places >= 0) & (places < width)).value)
 
     def _add_rows(
-        self, sums: list[Variable], x: Pointer, weights: list[list[Traced]], top: Traced, mask_at: _MaskAt
+        self, sums: list[Variable], x: Pointer, weights: list[list[SSAValue]], top: SSAValue, mask_at: _MaskAt
     ) -> None:
         """The products of the input rows in the image: of each with the outputs and the taps that use it.
 
@@ -150,18 +152,18 @@ class _Tile:
                     piece, phase = min(at // step * step, pieces[-1]), at % step
                     value = self._picked(loaded[piece], phase)
                     for behind in range(piece + step * self.lanes + phase, at + step * self.lanes, step):
-                        following = self.code.spread(x_row.load(behind), self.lanes)
+                        following = self.code.splat(x_row.load(behind), self.lanes)
                         value = shuffled(value, following, range(1, self.lanes + 1))
                     for output, tap in users:
                         sums[output].set(fma(value, weights[tap][column_tap], sums[output].get()))
 
-    def _add_columns(self, sums: list[Variable], x: Pointer, weights: Pointer, top: Traced, mask_at: _MaskAt) -> None:
+    def _add_columns(self, sums: list[Variable], x: Pointer, weights: Pointer, top: SSAValue, mask_at: _MaskAt) -> None:
         """The same, a column of taps after the other: their weights stay in registers, and rows are loaded anew."""
         (height, width), step = self.spec.kernel, self.spec.strides[1]
         with self.code.loop(width) as column_tap:
             at = column_tap * self.spec.dilations[1]
             mask = mask_at(at)
-            spread = [self.code.spread(weights.load(column_tap + tap * width), self.lanes) for tap in range(height)]
+            spread = [self.code.splat(weights.load(column_tap + tap * width), self.lanes) for tap in range(height)]
             for row, users in self.users:
                 with self._row(x, top, row) as x_row:
                     value = self._picked(x_row.load(at, self.lanes * step, mask), 0)
@@ -169,12 +171,12 @@ class _Tile:
                         sums[output].set(fma(value, spread[tap], sums[output].get()))
 
     @contextmanager
-    def _row(self, x: Pointer, top: Traced, row: int) -> Iterator[Pointer]:
+    def _row(self, x: Pointer, top: SSAValue, row: int) -> Iterator[Pointer]:
         """Input row `row` of the tile, if that is in the image."""
-        with self.code.when((top + row >= 0) & (top + row < self.size.height)):
+        with self.code.if_then((top + row >= 0) & (top + row < self.size.height)):
             yield x.at(self.size.x_row * row)
 
-    def _picked(self, piece: Traced, first: int) -> Traced:
+    def _picked(self, piece: SSAValue, first: int) -> SSAValue:
         """What the outputs of a tile read of a piece, from its element `first` on, a stride apart."""
         step = self.spec.strides[1]
         return piece if step == 1 else shuffled(piece, piece, range(first, step * self.lanes, step))
@@ -183,22 +185,22 @@ class _Tile:
         self,
         y: Pointer,
         sums: list[Variable],
-        rows: tuple[Traced, Traced],
-        column: Traced,
-        plane: tuple[Traced, Traced],
+        rows: tuple[SSAValue, SSAValue],
+        column: SSAValue,
+        plane: tuple[SSAValue, SSAValue],
     ) -> None:
         """Store the tile: rows from rows[0] on, those below rows[1]."""
         code, size, (image, channel) = self.code, self.size, plane
-        live, vector = size.out_width - column, self.epilogue.lanes
+        active, vector = size.out_width - column, self.epilogue.lanes
         if self.lanes < vector:
-            live = smaller(live, self.lanes)
+            active = smaller(active, self.lanes)
         for number, value in enumerate(sums):
             row = rows[0] + number
-            with code.when(row < rows[1]):
+            with code.if_then(row < rows[1]):
                 target = y.at(row * size.y_row + column)
                 total = first_lanes(code.builder, value.get().value, vector)
                 emit_finish(
                     *(code, self.epilogue, (1, 1), [total]),
-                    *(target.value, code.integer(0).value, live.value),
+                    *(target.value, code.integer(0).value, active.value),
                     (image, channel, row * size.out_width + column),
                 )

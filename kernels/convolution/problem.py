@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
+from jitonnx.emit.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.parts.layouts import Windows
 
 CHANNEL_BLOCK = 16

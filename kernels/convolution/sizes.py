@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from jitonnx.kernels.arguments import Arguments
+from jitonnx.emit.arguments import Arguments
+from jitonnx.emit.builder import KernelBuilder
+from jitonnx.emit.ssa import SSAValue
 from jitonnx.kernels.convolution.spec import DirectSizes, Phase
 from jitonnx.kernels.convolution.transforms import WinogradSizes
-from jitonnx.kernels.language.code import Code
-from jitonnx.kernels.language.trace import Traced
 
 
 class Loaded:
     """`sizes.width` and so on, by the names of some records, each of which begins at a place of its own."""
 
-    def __init__(self, code: Code, *records: tuple[type[Arguments], Traced | int]) -> None:
+    def __init__(self, code: KernelBuilder, *records: tuple[type[Arguments], SSAValue | int]) -> None:
         self.code, self._records = code, records
 
-    def __getattr__(self, name: str) -> Traced:
+    def __getattr__(self, name: str) -> SSAValue:
         for record, first in self._records:
             if record.has(name):
                 return self.code.size(first + record.place(name))
@@ -25,7 +25,7 @@ class Loaded:
 class Direct(Loaded):
     """Those of a direct convolution: what `DirectSizes` names, and of one phase what `Phase` names."""
 
-    def __init__(self, code: Code, phase: Traced | int) -> None:
+    def __init__(self, code: KernelBuilder, phase: SSAValue | int) -> None:
         super().__init__(code, (DirectSizes, 0), (Phase, phase * Phase.WIDTH + DirectSizes.place("phases")))
         self.phase = phase
 
@@ -33,5 +33,5 @@ class Direct(Loaded):
 class Winograd(Loaded):
     """Those of a Winograd convolution: what `WinogradSizes` names."""
 
-    def __init__(self, code: Code) -> None:
+    def __init__(self, code: KernelBuilder) -> None:
         super().__init__(code, (WinogradSizes, 0))

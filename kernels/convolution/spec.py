@@ -17,7 +17,7 @@ from math import gcd, prod
 
 import numpy as np
 
-from jitonnx.kernels.arguments import Arguments, Size, Sizes, by_name, rest
+from jitonnx.emit.arguments import Arguments, Size, Sizes, by_name, rest
 from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK, ConvolutionBuffers, Problem
 from jitonnx.kernels.convolution.taps import Taps, joined, phase_taps, readers, transposed_taps
 from jitonnx.kernels.convolution.transforms import WinogradSpec as WinogradSpec  # saved plans look for specs here
@@ -25,7 +25,7 @@ from jitonnx.kernels.parts.layouts import Pixels, PlanesToPlanes
 from jitonnx.kernels.parts.packing import zeros
 from jitonnx.kernels.parts.sizes import below, larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
-from jitonnx.records import dataclass
+from jitonnx.support.records import dataclass
 
 _STAGED_BYTES = 16 << 10
 """Results of a direct convolution that are collected before they go to planes: half of a first-level cache at most."""
@@ -176,9 +176,9 @@ class DirectSpec(KernelSpec):
     y_planes: bool = False
     """Whether y lies in planes of pixels (y_pixel = 1): tiles are then collected in scratch memory, and from there
     transposed while they are in the first-level cache. Else y_channel is 1."""
-    near: int = 0
+    prefetch_distance: int = 0
     """How many steps ahead of their use weights are asked for, into the first-level cache; 0: not at all."""
-    paced: bool = False
+    paced_prefetch: bool = False
     """If it `lists_blocks`: the tiles of a small image ask for the next block's weights at an even pace, in each step
     of their sums. The first of them would otherwise wait for all: 3x3 with strides of 2, 256 to 512 channels on 14 x 14
     pixels, takes 0.92 of the time so."""
@@ -187,7 +187,7 @@ class DirectSpec(KernelSpec):
 
     BUFFERS = ConvolutionBuffers
     SIZES = DirectSizes
-    SETTLED = True
+    PRESCHEDULED = True
 
     @property
     def block(self) -> int:
@@ -269,7 +269,7 @@ class DirectSpec(KernelSpec):
         row_pitch, parts = block_pitch * blocks, self.phases[0] * output_blocks
         row_block = self._row_block(problem, problem.images * groups * parts, rows, row_pitch)
         row_blocks = -(-rows.outputs // row_block) if columns.outputs else 0
-        asks = row_blocks == 1 or (self.near > 0 and not self.paced and row_blocks > 1)
+        asks = row_blocks == 1 or (self.prefetch_distance > 0 and not self.paced_prefetch and row_blocks > 1)
         chunk = self._chunk(problem, parts, row_block, channels)
         chunks = -(-parts // chunk)
         stage = -(-self._slots(problem, rows, row_block) * row_pitch // CHANNEL_BLOCK) * CHANNEL_BLOCK
@@ -333,9 +333,9 @@ class DirectSpec(KernelSpec):
         third-level cache, share out the next weights among them. A model's weights seldom stay in a near cache from run
         to run, and a CPU foresees what is read within a page of 4 KiB only."""
         tiles = -(-rows // self.tile_rows) * -(-columns // self.pixels)
-        if self.paced:
+        if self.paced_prefetch:
             return -(-self.block // larger(tiles, 1))
-        most = 2 * _SHARING_TILES if self.near else _SHARING_TILES
+        most = 2 * _SHARING_TILES if self.prefetch_distance else _SHARING_TILES
         return self.block // tiles if self.asks_ahead and tiles <= most else 0
 
     def _staged(self, width: int) -> tuple[int, int]:
@@ -605,7 +605,7 @@ class DepthwiseSpec(KernelSpec):
     SIZES = DepthwiseSizes
 
     @property
-    def settled(self) -> bool:
+    def prescheduled(self) -> bool:
         """Not with dilation, whose branches for each pixel then took 1.2 times as long."""
         return self.dilations == (1, 1)
 
@@ -667,7 +667,7 @@ class DepthwisePlanesSpec(KernelSpec):
 
     BUFFERS = ConvolutionBuffers
     SIZES = DepthwisePlanesSizes
-    SETTLED = True
+    PRESCHEDULED = True
 
     def holds_weights(self, registers: int) -> bool:
         """Whether sums and the weights of all taps fit into so many registers."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import gcd
 
 from jitonnx.kernels.parts.sizes import larger, smaller
-from jitonnx.records import dataclass
+from jitonnx.support.records import dataclass
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Taps:
         """Input indices from the smallest to the largest that one output reads, both counted."""
         return larger(self.taps - 1, 0) * abs(self.dilation) + 1
 
-    def live(self, size: int) -> list[frozenset[int]]:
+    def active(self, size: int) -> list[frozenset[int]]:
         """Give for every output the taps that read one of the input indices 0 … size - 1."""
         starts = (self.first + output * self.stride for output in range(self.outputs))
         return [frozenset(k for k in range(self.taps) if 0 <= at + k * self.dilation < size) for at in starts]
@@ -86,5 +86,5 @@ def live_taps(taps: int, stride: int, dilation: int, pad: int, size: int, output
     the kernels here take). A 3x3 kernel of dilation 24 on 16x16 pixels is a 1x1 one.
     """
     last = (outputs - 1) * stride - pad
-    live = [k for k in range(taps) if last + k * dilation >= 0 and k * dilation - pad < size]
-    return slice(live[0], live[-1] + 1) if live else slice(0, 0)
+    active = [k for k in range(taps) if last + k * dilation >= 0 and k * dilation - pad < size]
+    return slice(active[0], active[-1] + 1) if active else slice(0, 0)

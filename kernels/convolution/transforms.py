@@ -22,12 +22,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from jitonnx.kernels.arguments import Size
+from jitonnx.emit.arguments import Size
 from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK, ConvolutionBuffers, Problem
 from jitonnx.kernels.parts.packing import blocks, for_each, zeros
 from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
-from jitonnx.records import dataclass
+from jitonnx.support.records import dataclass
 
 POINTS: dict[int, tuple[float, ...]] = {4: (1.0,), 6: (0.75, 1.5), 8: (0.5, 1.0, 2.0)}
 """The points by n, the number of a tile's inputs along an axis."""
@@ -92,12 +92,12 @@ class WinogradSpec(KernelSpec):
     l2_bytes: int = 1 << 20
     part_block: bool = False
     """Whether the last block of input channels is not full: it is then read by masks."""
-    near: int = 0
+    prefetch_distance: int = 0
     """How many steps ahead of their use weights are asked for, into the first-level cache; 0: not at all."""
 
     BUFFERS = ConvolutionBuffers
     SIZES = WinogradSizes
-    SETTLED = True
+    PRESCHEDULED = True
 
     @property
     def block(self) -> int:
@@ -200,7 +200,7 @@ class WinogradSpec(KernelSpec):
         if weights <= self.l2_bytes * 3 // 4:
             count = 16 if self.rows < 14 and tiles * output_blocks >= 16 * 16 else 14
         else:
-            count = 28 if weights < (4 if self.near else 8) * self.l2_bytes else 64
+            count = 28 if weights < (4 if self.prefetch_distance else 8) * self.l2_bytes else 64
         parts = -(-larger(tiles, 1) // count)
         even = 1 if parts <= 2 else 4 if parts < 12 else 2
         return -(-parts // even) * even

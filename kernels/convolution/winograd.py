@@ -7,23 +7,23 @@ from functools import partial
 
 import numpy as np
 
+from jitonnx.emit import llvm_ir, types
+from jitonnx.emit.builder import Kernel, KernelBuilder, Pointer, remainder, smaller
+from jitonnx.emit.epilogue import Epilogue, Stage
+from jitonnx.emit.intrinsics import alloca
+from jitonnx.emit.ssa import SSAValue, fma, select
 from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK, ConvolutionBuffers
 from jitonnx.kernels.convolution.sizes import Winograd
 from jitonnx.kernels.convolution.transforms import POINTS, WinogradSpec
-from jitonnx.kernels.language import ir, types
-from jitonnx.kernels.language.code import Code, Kernel, Pointer, remainder, smaller
-from jitonnx.kernels.language.epilogue import Epilogue, Stage
-from jitonnx.kernels.language.llvm import alloca
-from jitonnx.kernels.language.trace import Traced, fma, select
-from jitonnx.kernels.parts.tile import emit_accumulate, emit_finish, emit_prefetch
+from jitonnx.kernels.parts.microkernel import emit_accumulate, emit_finish, emit_prefetch
 
-_I64 = ir.IntType(64)
+_I64 = llvm_ir.IntType(64)
 
 
 def build(spec: WinogradSpec, epilogue: Stage | None = None) -> Kernel:
     """The kernel of `spec`."""
 
-    def body(code: Code, begin: Traced, end: Traced) -> None:
+    def body(code: KernelBuilder, begin: SSAValue, end: SSAValue) -> None:
         _Winograd(code, spec, Epilogue(code, epilogue, types.float32, spec.lanes)).emit(begin, end)
 
     return body
@@ -32,7 +32,7 @@ def build(spec: WinogradSpec, epilogue: Stage | None = None) -> Kernel:
 class _Memory:
     """The parts of scratch memory."""
 
-    def __init__(self, code: Code, spec: WinogradSpec) -> None:
+    def __init__(self, code: KernelBuilder, spec: WinogradSpec) -> None:
         sizes = Winograd(code)
         self.zeros = code.scratch(types.float32)
         self.inputs = self.zeros.at(sizes.padded_channels)
@@ -42,10 +42,10 @@ class _Memory:
 class _Winograd:
     """Emits the kernel; each of the three steps is a function of its own."""
 
-    def __init__(self, code: Code, spec: WinogradSpec, epilogue: Epilogue) -> None:
+    def __init__(self, code: KernelBuilder, spec: WinogradSpec, epilogue: Epilogue) -> None:
         self.code, self.spec, self.epilogue, self.sizes = code, spec, epilogue, Winograd(code)
 
-    def emit(self, begin: Traced, end: Traced) -> None:
+    def emit(self, begin: SSAValue, end: SSAValue) -> None:
         code, sizes, spec = self.code, self.sizes, self.spec
         zero = code.number(types.float32, 0, spec.lanes)
         with code.loop(sizes.channels, step=spec.lanes) as channel:
@@ -59,7 +59,7 @@ class _Winograd:
             stop = smaller(start + sizes.chunk, sizes.output_blocks)
             group, end_group = start / sizes.group_blocks, (stop - 1) / sizes.group_blocks + 1
             input_number = tile_block * sizes.groups + group
-            with code.when(~input_number.equals(held.get())):
+            with code.if_then(~input_number.equals(held.get())):
                 held.set(input_number)
                 channels = (group * sizes.group_channels, end_group * sizes.group_channels)
                 with code.loop(count) as tile:
@@ -72,7 +72,9 @@ class _Winograd:
 
     # ------------------------------------------------------------ steps
 
-    def _transform_input(self, code: Code, number: Traced, place: Traced, first: Traced, end: Traced) -> None:
+    def _transform_input(
+        self, code: KernelBuilder, number: SSAValue, place: SSAValue, first: SSAValue, end: SSAValue
+    ) -> None:
         """B^T d B of tile `number` for channels first … end - 1, to place `place` of the task's tiles.
 
         The pixels that are new in the next tile are asked for: of so many rows at once a CPU foresees nothing.
@@ -82,9 +84,10 @@ class _Winograd:
         pixels = self._pixels(code, number)
         next_tile = sizes.x_pixel * sizes.dilation_width * column_outputs
         with code.loop(end, first, spec.lanes) as channel:
-            live = code.live(end - channel, spec.lanes) if spec.part_block else None
+            active = code.active(end - channel, spec.lanes) if spec.part_block else None
             transformed = [
-                _transform([pixels(i, j).load(channel, spec.lanes, live) for i in range(rows)]) for j in range(columns)
+                _transform([pixels(i, j).load(channel, spec.lanes, active) for i in range(rows)])
+                for j in range(columns)
             ]
             for i in range(rows):
                 for j in range(columns - column_outputs, columns):
@@ -96,7 +99,7 @@ class _Winograd:
                 for j, value in enumerate(row):
                     target.store(sizes.input_plane * (i * columns + j), value)
 
-    def _pixels(self, code: Code, number: Traced) -> Callable[[int, int], Pointer]:
+    def _pixels(self, code: KernelBuilder, number: SSAValue) -> Callable[[int, int], Pointer]:
         """Pointers to the input pixels of a tile; to the zeros for those outside the image."""
         sizes, spec = Winograd(code), self.spec
         rows, columns = spec.points
@@ -123,7 +126,7 @@ class _Winograd:
 
         return pixel_at
 
-    def _multiply_all(self, code: Code, start: Traced, stop: Traced, count: Traced) -> None:
+    def _multiply_all(self, code: KernelBuilder, start: SSAValue, stop: SSAValue, count: SSAValue) -> None:
         """The products of a task's tiles with output blocks start … stop - 1, at all positions.
 
         A product takes `rows` tiles as long as enough are left for the last one or two. Each asks for a part of the
@@ -145,32 +148,34 @@ class _Winograd:
             inputs = memory.inputs.at(position * sizes.input_plane + channel * sizes.task_tiles)
             products = memory.products.at(((block - start) * spec.positions + position) * sizes.product_plane)
 
-            def multiply(rows: int, row: Traced) -> None:
+            def multiply(rows: int, row: SSAValue) -> None:
                 asked = ahead.at(row / code.integer(most) * sizes.ahead * sizes.group_channels)
                 arguments = [inputs.at(row * CHANNEL_BLOCK), products.at(row * spec.block), b, asked]
                 code.subroutine(f"multiply_{rows}", arguments, partial(self._multiply, rows), inline=False)
 
             with code.loop(whole, step=most) as row:
                 multiply(most, row)
-            with code.when(two_more):
+            with code.if_then(two_more):
                 multiply(fewer, whole)
-            with code.when(left > fewer):
+            with code.if_then(left > fewer):
                 multiply(most, last)
-            with code.when((left > least) & (left <= fewer)):
+            with code.if_then((left > least) & (left <= fewer)):
                 multiply(fewer, last)
-            with code.when((left > 0) & (left <= least)):
+            with code.if_then((left > 0) & (left <= least)):
                 multiply(least, last)
             following = group.get() + 1
             group.set(select(block + 1 - start >= following * sizes.group_blocks, following, group.get()))
 
-    def _weights(self, code: Code, block: Traced, position: Traced) -> Pointer:
+    def _weights(self, code: KernelBuilder, block: SSAValue, position: SSAValue) -> Pointer:
         """The transformed weights of an output block at a position."""
         channels = Winograd(code).group_channels
         return code.buffers(ConvolutionBuffers, types.float32).w.at(
             (block * self.spec.positions + position) * channels * self.spec.block
         )
 
-    def _multiply(self, rows: int, code: Code, a: Pointer, target: Pointer, b: Pointer, ahead: Pointer) -> None:
+    def _multiply(
+        self, rows: int, code: KernelBuilder, a: Pointer, target: Pointer, b: Pointer, ahead: Pointer
+    ) -> None:
         """The transformed input a of `rows` tiles at one position times the weights b of an output block, to target."""
         sizes, spec = Winograd(code), self.spec
         sums = [code.variable(code.number(types.float32, 0, spec.lanes)) for _ in range(rows * spec.vectors)]
@@ -185,14 +190,16 @@ class _Winograd:
                 *(a.at(channel * sizes.task_tiles).value, offsets, _I64(1)),
                 *(b.at(channel * spec.block).value, _I64(spec.block), deep.value),
                 (ahead.at(channel * sizes.ahead).value, sizes.ahead.value),
-                near=spec.near,
+                prefetch_distance=spec.prefetch_distance,
             )
             for variable, value, new in zip(sums, values, added, strict=True):
                 variable.set(value.like(new))
         for index, variable in enumerate(sums):
             target.store(index * spec.lanes, variable.get())
 
-    def _transform_output(self, code: Code, block: Traced, number: Traced, tile: Traced, place: Traced) -> None:
+    def _transform_output(
+        self, code: KernelBuilder, block: SSAValue, number: SSAValue, tile: SSAValue, place: SSAValue
+    ) -> None:
         """A^T m A of one tile for the channels of a block, through the epilogue to y; the next tile's are asked for."""
         sizes, spec = Winograd(code), self.spec
         (rows, columns), (row_outputs, column_outputs) = spec.points, spec.outputs
@@ -202,9 +209,9 @@ class _Winograd:
         y = code.buffers(ConvolutionBuffers, types.float32).y.at(
             image * sizes.y_image + out_row * sizes.y_row + out_column * sizes.y_pixel + block * spec.block
         )
-        live = sizes.out_channels - block * spec.block
+        active = sizes.out_channels - block * spec.block
         live_columns = (sizes.out_width - out_column + (column_step - 1)) / column_step
-        with code.loop(smaller(live, spec.block), step=spec.lanes) as start:
+        with code.loop(smaller(active, spec.block), step=spec.lanes) as start:
             source = _Memory(code, spec).products.at(plane + start)
             transformed = [
                 _transform_back(
@@ -218,17 +225,17 @@ class _Winograd:
                 next_tile = y.at(sizes.y_row * row_step * i + sizes.y_pixel * column_step * column_outputs + start)
                 for j in range(column_outputs):
                     emit_prefetch(code.builder, next_tile.at(sizes.y_pixel * column_step * j).value, write=True)
-                with code.when((row < sizes.out_height) & (live_columns > 0)):
+                with code.if_then((row < sizes.out_height) & (live_columns > 0)):
                     emit_finish(
                         *(code, self.epilogue, (column_outputs, 1)),
                         [value.value for value in values],
                         *(y.at(sizes.y_row * row_step * i + start).value, (sizes.y_pixel * column_step).value),
-                        (live - start).value,
+                        (active - start).value,
                         (image, row * sizes.out_width + out_column, block * spec.block + start),
                         *(live_columns.value, column_step.value),
                     )
 
-    def _place(self, code: Code, number: Traced) -> tuple[Traced, Traced, Traced]:
+    def _place(self, code: KernelBuilder, number: SSAValue) -> tuple[SSAValue, SSAValue, SSAValue]:
         """(image, row, column) of the first output of a tile; its others are the dilation apart.
 
         Of a dilated convolution every d-th row and column are an ordinary one, with tiles of its own.
@@ -245,7 +252,7 @@ class _Winograd:
         )
 
 
-def _first_output(number: Traced, tiles: Traced, dilation: Traced, outputs: int) -> Traced:
+def _first_output(number: SSAValue, tiles: SSAValue, dilation: SSAValue, outputs: int) -> SSAValue:
     """The first output along one axis of tile `number` of the `tiles` of each phase."""
     return number / tiles + remainder(number, tiles) * dilation * outputs
 
@@ -253,7 +260,7 @@ def _first_output(number: Traced, tiles: Traced, dilation: Traced, outputs: int)
 # ---------------------------------------------------------------- transforms of one axis
 
 
-def _transform(d: Sequence[Traced]) -> list[Traced]:
+def _transform(d: Sequence[SSAValue]) -> list[SSAValue]:
     """B^T d. With c the coefficients of Π (x^2 - q^2) over the points other than p, and C over all points:
 
     row 0:         Σ C_i d_2i
@@ -272,7 +279,7 @@ def _transform(d: Sequence[Traced]) -> list[Traced]:
     return [*rows, _combine(d[1::2], whole)]
 
 
-def _transform_back(m: Sequence[Traced], count: int) -> list[Traced]:
+def _transform_back(m: Sequence[SSAValue], count: int) -> list[SSAValue]:
     """A^T m: y_i = Σ p^i (m_+p + (-1)^i m_-p), with m_0 in y_0 and m_infinity in the last; `count` outputs."""
     if len(m) == 1:
         return list(m)
@@ -295,7 +302,7 @@ def _even_polynomial(points: Sequence[float]) -> list[float]:
     return [float(c) for c in np.poly([p * p for p in points])[::-1]] if points else [1.0]
 
 
-def _combine(terms: Sequence[Traced], coefficients: Sequence[float]) -> Traced:
+def _combine(terms: Sequence[SSAValue], coefficients: Sequence[float]) -> SSAValue:
     """Σ coefficient * term, starting from a term of coefficient 1 if there is one."""
     pairs = sorted(zip(coefficients, range(len(terms)), strict=True), key=lambda pair: pair[0] != 1)
     (first, index), *others = pairs

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from jitonnx.emit import types
+from jitonnx.emit.builder import Kernel, KernelBuilder, Mask, Pointer, each_vector, smaller
+from jitonnx.emit.epilogue import Stage
+from jitonnx.emit.ssa import SSAValue, absolute, fma, select
 from jitonnx.kernels.determinant.spec import DeterminantSizes, DeterminantSpec
-from jitonnx.kernels.language import types
-from jitonnx.kernels.language.code import Code, Kernel, Mask, Pointer, each_vector, smaller
-from jitonnx.kernels.language.epilogue import Stage
-from jitonnx.kernels.language.trace import Traced, absolute, fma, select
 from jitonnx.kernels.parts.layouts import UnaryBuffers
 
 
@@ -16,7 +16,7 @@ def build(spec: DeterminantSpec, lanes: int, epilogue: Stage | None = None) -> K
         raise ValueError(f"{spec} takes no epilogue")
     element = getattr(types, spec.element)
 
-    def body(code: Code, begin: Traced, end: Traced) -> None:
+    def body(code: KernelBuilder, begin: SSAValue, end: SSAValue) -> None:
         eliminate = _Elimination(code, element, lanes * 4 // (element.bitwidth // 8))
         matrices, size, together = code.sizes(DeterminantSizes)
         x, y = code.buffers(UnaryBuffers, element)
@@ -29,14 +29,14 @@ def build(spec: DeterminantSpec, lanes: int, epilogue: Stage | None = None) -> K
 class _Elimination:
     """Emits Gauss' elimination of one matrix."""
 
-    def __init__(self, code: Code, element: types.Type, lanes: int) -> None:
+    def __init__(self, code: KernelBuilder, element: types.ElementType, lanes: int) -> None:
         self.code, self.element, self.lanes = code, element, lanes
 
-    def determinant(self, x: Pointer, size: Traced) -> Traced:
+    def determinant(self, x: Pointer, size: SSAValue) -> SSAValue:
         """Give the determinant of the matrix at x."""
         code, rows = self.code, self.code.scratch(self.element)
 
-        def copy(first: Traced, width: int, mask: Mask | None, live: Traced) -> None:
+        def copy(first: SSAValue, width: int, mask: Mask | None, active: SSAValue) -> None:
             rows.store(first, x.load(first, width, mask), mask)
 
         each_vector(code, size * size, self.lanes, copy)
@@ -44,15 +44,15 @@ class _Elimination:
         with code.loop(size) as column:
             best, pivot = self._pivot(rows, column, size)
             top = rows.at(column * size)
-            with code.when(best > column):
+            with code.if_then(best > column):
                 self._swap(top, rows.at(best * size), size, column)
                 product.set(-product.get())
             product.set(product.get() * pivot)
-            with code.when(pivot.differs(0.0)):
+            with code.if_then(pivot.differs(0.0)):
                 self._eliminate(rows, column, 1.0 / pivot, size)
         return product.get()
 
-    def _pivot(self, rows: Pointer, column: Traced, size: Traced) -> tuple[Traced, Traced]:
+    def _pivot(self, rows: Pointer, column: SSAValue, size: SSAValue) -> tuple[SSAValue, SSAValue]:
         """The row of the largest element of a column from its diagonal on, and that element."""
         code = self.code
         best, pivot = code.variable(column), code.variable(rows.load(column * size + column))
@@ -63,14 +63,14 @@ class _Elimination:
             pivot.set(select(larger, value, before))
         return best.get(), pivot.get()
 
-    def _swap(self, a: Pointer, b: Pointer, size: Traced, first: Traced) -> None:
+    def _swap(self, a: Pointer, b: Pointer, size: SSAValue, first: SSAValue) -> None:
         with self.code.loop(size, first, self.lanes) as at:
-            live = size - at
-            of_a, of_b = a.load(at, self.lanes, live), b.load(at, self.lanes, live)
-            a.store(at, of_b, live)
-            b.store(at, of_a, live)
+            active = size - at
+            of_a, of_b = a.load(at, self.lanes, active), b.load(at, self.lanes, active)
+            a.store(at, of_b, active)
+            b.store(at, of_a, active)
 
-    def _eliminate(self, rows: Pointer, column: Traced, share: Traced, size: Traced) -> None:
+    def _eliminate(self, rows: Pointer, column: SSAValue, share: SSAValue, size: SSAValue) -> None:
         """Take the row of `column` off those below as often as leaves nothing in that column; share: 1 / its element.
 
         How often is put in its place. Then vectors go down the columns behind it.
@@ -81,12 +81,12 @@ class _Elimination:
             rows.store(often, -(rows.load(often) * share))
         behind = column + 1
 
-        def piece(first: Traced, width: int, mask: Mask | None, live: Traced) -> None:
+        def piece(first: SSAValue, width: int, mask: Mask | None, active: SSAValue) -> None:
             at = first + behind
             pivots = top.load(at, width, mask)
             with code.loop(size, behind) as row:
                 line = rows.at(row * size)
-                often = line.load(column).spread(width)
+                often = line.load(column).splat(width)
                 line.store(at, fma(pivots, often, line.load(at, width, mask)), mask)
 
         each_vector(code, size - behind, self.lanes, piece)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from jitonnx.kernels.arguments import Arguments, Size
+from jitonnx.emit.arguments import Arguments, Size
 from jitonnx.kernels.parts.layouts import UnaryBuffers
 from jitonnx.kernels.spec import KernelSpec, Work
-from jitonnx.records import dataclass
+from jitonnx.support.records import dataclass
 
 ELEMENTS = ("float32", "float64")
 _TASK_FLOPS = 1 << 14

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
+from jitonnx.emit import types
+from jitonnx.emit.builder import Kernel, KernelBuilder, Pointer, Variable, larger, remainder, smaller
+from jitonnx.emit.simd import convert, maximum, minimum, quotient
+from jitonnx.emit.ssa import SSAValue, nearest_integer, rint, select, within
 from jitonnx.kernels.dynamic_quantization.spec import (
     PARTS_MOST,
     ExtremesBuffers,
@@ -13,10 +17,6 @@ from jitonnx.kernels.dynamic_quantization.spec import (
     QuantiseSpec,
     RowsSizes,
 )
-from jitonnx.kernels.language import types
-from jitonnx.kernels.language.code import Code, Kernel, Pointer, Variable, larger, remainder, smaller
-from jitonnx.kernels.language.simd import convert, maximum, minimum, quotient
-from jitonnx.kernels.language.trace import Traced, nearest_integer, rint, select, within
 
 _VECTORS = 4
 """Vectors at a time, which wait for nothing of each other."""
@@ -24,20 +24,20 @@ _LEVELS = 255.0
 _SMALLEST_SCALE = 1e-30
 """A factor in the place of the division might overflow below."""
 
-_Pair: TypeAlias = "tuple[Traced, Traced]"
+_Pair: TypeAlias = "tuple[SSAValue, SSAValue]"
 
 
 def build(spec: ExtremesSpec | QuantiseSpec, lanes: int) -> Kernel:
     """The kernel of `spec` for vectors of `lanes` float32."""
 
-    def extremes(code: Code, begin: Traced, end: Traced) -> None:
+    def extremes(code: KernelBuilder, begin: SSAValue, end: SSAValue) -> None:
         x, found = code.buffers(ExtremesBuffers, types.float32)
         with code.loop(end, begin) as task:
             least, most = _extremes(code, x, lanes, task)
             found.store(task, least)
             found.store(task + PARTS_MOST, most)
 
-    def quantise(code: Code, begin: Traced, end: Traced) -> None:
+    def quantise(code: KernelBuilder, begin: SSAValue, end: SSAValue) -> None:
         x, found, y, scale, zero = code.buffers(QuantiseBuffers, types.float32, y=types.uint8, zero=types.uint8)
         size = code.sizes(RowsSizes)
         if spec.alone:  # type: ignore[union-attr]
@@ -46,23 +46,23 @@ def build(spec: ExtremesSpec | QuantiseSpec, lanes: int) -> Kernel:
             least, most = _of_all(code, found, _parts(size))
         step = select(most.equals(least), 1.0, (most - least) / _LEVELS)
         shift = rint(within((0.0 - least) / step, step.constant(0.0), step.constant(_LEVELS)))
-        with code.when(begin.equals(0)):
+        with code.if_then(begin.equals(0)):
             scale.store(0, step)
             zero.store(0, convert(shift, types.uint8))
-        place = nearest_integer(shift).spread(lanes)
-        low, high = (0.0 - shift).spread(lanes), (_LEVELS - shift).spread(lanes)
-        wide, factor = step.spread(lanes), (1.0 / step).spread(lanes)
+        place = nearest_integer(shift).splat(lanes)
+        low, high = (0.0 - shift).splat(lanes), (_LEVELS - shift).splat(lanes)
+        wide, factor = step.splat(lanes), (1.0 / step).splat(lanes)
 
-        def by_division(number: Traced) -> Traced:
+        def by_division(number: SSAValue) -> SSAValue:
             return number / wide
 
-        def by_factor(number: Traced) -> Traced:
+        def by_factor(number: SSAValue) -> SSAValue:
             return quotient(number, wide, factor)
 
-        def store(divided: Callable[[Traced], Traced]) -> None:
-            def write(at: Traced, columns: Traced, live: Traced | None, number: int) -> None:
-                whole = nearest_integer(within(divided(x.load(at, lanes, live)), low, high)) + place
-                y.store(columns, convert(whole, types.uint8), live)
+        def store(divided: Callable[[SSAValue], SSAValue]) -> None:
+            def write(at: SSAValue, columns: SSAValue, active: SSAValue | None, number: int) -> None:
+                whole = nearest_integer(within(divided(x.load(at, lanes, active)), low, high)) + place
+                y.store(columns, convert(whole, types.uint8), active)
 
             with code.loop(end, begin) as task:
                 _each(code, lanes, task, write)
@@ -70,7 +70,7 @@ def build(spec: ExtremesSpec | QuantiseSpec, lanes: int) -> Kernel:
         if not code.target.has_multiply_adds:
             store(by_division)
             return
-        with code.either(step > _SMALLEST_SCALE) as (usual, tiny):
+        with code.if_else(step > _SMALLEST_SCALE) as (usual, tiny):
             with usual:
                 store(by_factor)
             with tiny:
@@ -79,7 +79,9 @@ def build(spec: ExtremesSpec | QuantiseSpec, lanes: int) -> Kernel:
     return extremes if isinstance(spec, ExtremesSpec) else quantise
 
 
-def _each(code: Code, lanes: int, task: Traced, body: Callable[[Traced, Traced, Traced | None, int], None]) -> None:
+def _each(
+    code: KernelBuilder, lanes: int, task: SSAValue, body: Callable[[SSAValue, SSAValue, SSAValue | None, int], None]
+) -> None:
     """body(at, at_y, live, number) for each vector of a part: where it is in x and in y, how many lanes count (None:
     all), and its number among those that are done together."""
     size = code.sizes(RowsSizes)
@@ -98,13 +100,13 @@ def _each(code: Code, lanes: int, task: Traced, body: Callable[[Traced, Traced, 
             body(x + column, y + column, stop - column, 0)
 
 
-def _extremes(code: Code, x: Pointer, lanes: int, task: Traced) -> _Pair:
+def _extremes(code: KernelBuilder, x: Pointer, lanes: int, task: SSAValue) -> _Pair:
     """The least and the largest element of a part, and 0; NaN if one is."""
     zero = code.number(types.float32, 0.0, lanes)
     found = [(code.variable(zero), code.variable(zero)) for _ in range(_VECTORS)]
 
-    def note(at: Traced, _: Traced, live: Traced | None, number: int) -> None:
-        value, (least, most) = x.load(at, lanes, live), found[number]  # lanes that do not count are 0, which does
+    def note(at: SSAValue, _: SSAValue, active: SSAValue | None, number: int) -> None:
+        value, (least, most) = x.load(at, lanes, active), found[number]  # lanes that do not count are 0, which does
         least.set(minimum(value, least.get()))
         most.set(maximum(value, most.get()))
 
@@ -114,7 +116,9 @@ def _extremes(code: Code, x: Pointer, lanes: int, task: Traced) -> _Pair:
     )
 
 
-def _together(code: Code, vectors: list[Variable], combine: Callable[[Traced, Traced], Traced]) -> Traced:
+def _together(
+    code: KernelBuilder, vectors: list[Variable], combine: Callable[[SSAValue, SSAValue], SSAValue]
+) -> SSAValue:
     """What `combine` makes of all lanes."""
     total = vectors[0].get()
     for vector in vectors[1:]:
@@ -126,7 +130,7 @@ def _together(code: Code, vectors: list[Variable], combine: Callable[[Traced, Tr
     return total.like(total.builder.extract_element(total.value, code.integer(0).value))
 
 
-def _of_all(code: Code, found: Pointer, parts: Traced) -> _Pair:
+def _of_all(code: KernelBuilder, found: Pointer, parts: SSAValue) -> _Pair:
     """The extremes of all parts, and 0."""
     zero = code.number(types.float32, 0.0)
     least, most = code.variable(zero), code.variable(zero)
@@ -136,6 +140,6 @@ def _of_all(code: Code, found: Pointer, parts: Traced) -> _Pair:
     return least.get(), most.get()
 
 
-def _parts(size: RowsSizes) -> Traced:
+def _parts(size: RowsSizes) -> SSAValue:
     rows = (size.rows + (size.task_rows - 1)) / size.task_rows
     return rows * ((size.length + (size.task_length - 1)) / size.task_length)

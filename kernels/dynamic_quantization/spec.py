@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
+from jitonnx.emit.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.parts.sizes import below, larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
-from jitonnx.records import dataclass
+from jitonnx.support.records import dataclass
 
 _PARTS = 16
 PARTS_MOST = 2 * _PARTS
@@ -48,7 +48,7 @@ class _Parts(KernelSpec):
     """Kernels whose tasks are parts of x: some rows, or a part of a long one."""
 
     SIZES: ClassVar[type[RowsSizes]] = RowsSizes
-    SETTLED: ClassVar[bool] = True
+    PRESCHEDULED: ClassVar[bool] = True
 
     def complete(self, sizes: RowsGiven) -> RowsSizes:
         rows, length = larger(sizes.rows, 1), larger(sizes.length, 1)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import functools
 
+from jitonnx.emit import llvm_ir, types
+from jitonnx.emit.builder import Kernel, KernelBuilder, Pointer, larger, remainder, smaller
+from jitonnx.emit.epilogue import Stage
+from jitonnx.emit.ssa import SSAValue, select
 from jitonnx.kernels.gather.spec import (
     GatherBuffers,
     GatherElementsSizes,
@@ -14,13 +18,9 @@ from jitonnx.kernels.gather.spec import (
     ReverseSequenceSizes,
     ReverseSequenceSpec,
 )
-from jitonnx.kernels.language import ir, types
-from jitonnx.kernels.language.code import Code, Kernel, Pointer, larger, remainder, smaller
-from jitonnx.kernels.language.epilogue import Stage
-from jitonnx.kernels.language.trace import Traced, select
 from jitonnx.kernels.parts.indices import WORDS, counted, only_valid, row_start
 from jitonnx.kernels.parts.memory import copy_bytes
-from jitonnx.kernels.parts.tile import emit_prefetch
+from jitonnx.kernels.parts.microkernel import emit_prefetch
 
 _LANES = 8
 """Indices checked at once by GatherElements: one vector of int64 at its widest."""
@@ -40,11 +40,13 @@ def build(spec: GatherSpec, lanes: int, epilogue: Stage | None = None) -> Kernel
     return lambda code, begin, end: _gather_elements(code, spec, begin, end)
 
 
-def _buffers(code: Code, spec: GatherRowsSpec | GatherElementsSpec, element: types.Type) -> GatherBuffers:
+def _buffers(
+    code: KernelBuilder, spec: GatherRowsSpec | GatherElementsSpec, element: types.ElementType
+) -> GatherBuffers:
     return code.buffers(GatherBuffers, element, indices=getattr(types, spec.index), error=types.int64)
 
 
-def _gather_rows(code: Code, spec: GatherRowsSpec, vector_bytes: int, begin: Traced, end: Traced) -> None:
+def _gather_rows(code: KernelBuilder, spec: GatherRowsSpec, vector_bytes: int, begin: SSAValue, end: SSAValue) -> None:
     size = code.sizes(GatherRowsSizes)
     data, indices, out, error = _buffers(code, spec, types.uint8)
     strides = [*zip(size.extents[: spec.width], size.data[: spec.width], strict=True)]
@@ -65,16 +67,16 @@ def _gather_rows(code: Code, spec: GatherRowsSpec, vector_bytes: int, begin: Tra
             only_valid(code, found, error, move)
 
 
-def _copy_run(code: Code, target: Pointer, source: Pointer, count: Traced | int, vector_bytes: int) -> None:
+def _copy_run(code: KernelBuilder, target: Pointer, source: Pointer, count: SSAValue | int, vector_bytes: int) -> None:
     if isinstance(count, int):
         target.store(0, source.load(0, count))
     else:
         copy_bytes(code, target, source, count, vector_bytes)
 
 
-def _gather_elements(code: Code, spec: GatherElementsSpec, begin: Traced, end: Traced) -> None:
+def _gather_elements(code: KernelBuilder, spec: GatherElementsSpec, begin: SSAValue, end: SSAValue) -> None:
     size, buffers = code.sizes(GatherElementsSizes), _buffers(code, spec, WORDS[spec.itemsize])
-    with code.either(size.axis_extent > 0) as (some, none):
+    with code.if_else(size.axis_extent > 0) as (some, none):
         with some:
             _gather_rows_of_elements(code, size, begin, end, buffers)
         with none:
@@ -82,7 +84,7 @@ def _gather_elements(code: Code, spec: GatherElementsSpec, begin: Traced, end: T
 
 
 def _gather_rows_of_elements(
-    code: Code, size: GatherElementsSizes, begin: Traced, end: Traced, buffers: GatherBuffers
+    code: KernelBuilder, size: GatherElementsSizes, begin: SSAValue, end: SSAValue, buffers: GatherBuffers
 ) -> None:
     """Vectors of indices at once where rows are dense, then single ones.
 
@@ -91,7 +93,7 @@ def _gather_rows_of_elements(
     outer, error = GatherElementsSizes.place("outer"), buffers.error
     stop = smaller(end * size.task_rows, size.rows)
     all_right = code.variable(_all_true(code))
-    spread = {name: code.spread(getattr(size, name), _LANES) for name in ("axis_extent", "axis_stride", "inner_data")}
+    spread = {name: code.splat(getattr(size, name), _LANES) for name in ("axis_extent", "axis_stride", "inner_data")}
     is_dense = size.inner_indices.equals(1) & size.inner_out.equals(1)
     inner = size.inner_extent
     whole = select(is_dense, inner - remainder(inner, code.integer(_LANES)), 0)
@@ -102,7 +104,7 @@ def _gather_rows_of_elements(
             emit_prefetch(code.builder, indices.at(i + _AHEAD).value)
             index, valid = counted(indices.load(i, _LANES), spread["axis_extent"])
             all_right.set(all_right.get() & valid)
-            along = (code.spread(i, _LANES) + code.iota(_LANES)) * spread["inner_data"]
+            along = (code.splat(i, _LANES) + code.iota(_LANES)) * spread["inner_data"]
             sources = select(valid, index, 0) * spread["axis_stride"] + along
             if data.element.bitwidth >= 32:  # an instruction of some CPUs, on Intel's 0.8 of the time
                 out.store(i, data.gather(sources))
@@ -113,30 +115,34 @@ def _gather_rows_of_elements(
             index, valid = counted(indices.load(i * size.inner_indices), size.axis_extent)
             source, target = i * size.inner_data + index * size.axis_stride, i * size.inner_out
             only_valid(code, valid, error, functools.partial(_move, data, source, out, target))
-    with code.when(~_all(all_right.get())):
+    with code.if_then(~_all(all_right.get())):
         error.store(0, code.integer(1))
 
 
-def _all_true(code: Code) -> Traced:
-    return Traced(code.builder, types.boolean, ir.Constant(ir.VectorType(ir.IntType(1), _LANES), [1] * _LANES))
+def _all_true(code: KernelBuilder) -> SSAValue:
+    return SSAValue(
+        code.builder, types.boolean, llvm_ir.Constant(llvm_ir.VectorType(llvm_ir.IntType(1), _LANES), [1] * _LANES)
+    )
 
 
-def _all(condition: Traced) -> Traced:
+def _all(condition: SSAValue) -> SSAValue:
     """Whether a condition holds in all lanes."""
     builder = condition.builder
-    bits = builder.bitcast(condition.value, ir.IntType(_LANES))
-    return Traced(builder, types.boolean, builder.icmp_unsigned("==", bits, bits.type((1 << _LANES) - 1)))
+    bits = builder.bitcast(condition.value, llvm_ir.IntType(_LANES))
+    return SSAValue(builder, types.boolean, builder.icmp_unsigned("==", bits, bits.type((1 << _LANES) - 1)))
 
 
-def _lane(code: Code, x: Traced, number: int) -> Traced:
+def _lane(code: KernelBuilder, x: SSAValue, number: int) -> SSAValue:
     return x.like(code.builder.extract_element(x.value, code.integer(number).value))
 
 
-def _move(data: Pointer, source: Traced, out: Pointer, target: Traced) -> None:
+def _move(data: Pointer, source: SSAValue, out: Pointer, target: SSAValue) -> None:
     out.store(target, data.load(source))
 
 
-def _reverse_sequence(code: Code, spec: ReverseSequenceSpec, vector_bytes: int, begin: Traced, end: Traced) -> None:
+def _reverse_sequence(
+    code: KernelBuilder, spec: ReverseSequenceSpec, vector_bytes: int, begin: SSAValue, end: SSAValue
+) -> None:
     size, words = code.sizes(ReverseSequenceSizes), {"lengths": types.int64, "error": types.int64}
     data, lengths, out, error = code.buffers(ReverseSequenceBuffers, types.uint8, **words)
     time_extent = size.second if spec.time_axis else size.first

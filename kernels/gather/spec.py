@@ -12,11 +12,11 @@ from math import prod
 
 import numpy as np
 
-from jitonnx.kernels.arguments import Arguments, Buffer, Size, Sizes, by_name, each, result
+from jitonnx.emit.arguments import Arguments, Buffer, Size, Sizes, by_name, each, result
 from jitonnx.kernels.parts.axes import MAX_RANK, dense, merged
 from jitonnx.kernels.parts.sizes import larger
 from jitonnx.kernels.spec import KernelSpec, Work
-from jitonnx.records import dataclass
+from jitonnx.support.records import dataclass
 
 _TASK_BYTES = 32 << 10
 """About what a task writes."""
@@ -77,7 +77,7 @@ class GatherRowsSpec(KernelSpec):
 
     BUFFERS = GatherBuffers
     SIZES = GatherRowsSizes
-    SETTLED = True
+    PRESCHEDULED = True
 
     def __post_init__(self) -> None:
         _check_index(self.index)

@@ -10,9 +10,9 @@ import functools
 import importlib
 from typing import Any, ClassVar
 
-from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
+from jitonnx.emit.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.spec import KernelSpec, Work
-from jitonnx.records import dataclass
+from jitonnx.support.records import dataclass
 
 _ROUTINES = {"float32": "sgemm", "float64": "dgemm"}
 
@@ -94,33 +94,33 @@ class BlasSpec(KernelSpec):
 
 def build_blas(spec: BlasSpec) -> Any:
     """The kernel of `spec`."""
-    from jitonnx.kernels.language import ir, types
-    from jitonnx.kernels.language.code import Code, larger
-    from jitonnx.kernels.language.trace import Traced
+    from jitonnx.emit import llvm_ir, types
+    from jitonnx.emit.builder import KernelBuilder, larger
+    from jitonnx.emit.ssa import SSAValue
 
     element = getattr(types, spec.element)
 
-    def reference(code: Code, value: ir.Value) -> ir.Value:
+    def reference(code: KernelBuilder, value: llvm_ir.Value) -> llvm_ir.Value:
         """Fortran takes every argument by address."""
         place = code.builder.alloca(value.type)
         code.builder.store(value, place)
         return place
 
-    def body(code: Code, begin: Traced, end: Traced) -> None:
+    def body(code: KernelBuilder, begin: SSAValue, end: SSAValue) -> None:
         builder = code.builder
         *extents, a_row, b_row, c_row, address = code.sizes(BlasSizes)
         # BLAS wants rows to be apart even where there are no columns.
         given = *extents, *(larger(row_stride, 1) for row_stride in (a_row, b_row, c_row))
-        m, n, k, a_row, b_row, c_row = (reference(code, builder.trunc(x.value, ir.IntType(32))) for x in given)
+        m, n, k, a_row, b_row, c_row = (reference(code, builder.trunc(x.value, llvm_ir.IntType(32))) for x in given)
         a, b, c = (pointer.value for pointer in code.buffers(BlasBuffers, element))
         letters = [
-            reference(code, ir.IntType(8)(ord("T" if t else "N"))) for t in (spec.b_transposed, spec.a_transposed)
+            reference(code, llvm_ir.IntType(8)(ord("T" if t else "N"))) for t in (spec.b_transposed, spec.a_transposed)
         ]
         one, zero = (reference(code, code.number(element, value).value) for value in (1, 0))
         # Fortran counts columns first: what it sees are the transposes, and c.T = b.T @ a.T.
         arguments = [*letters, n, m, k, one, b, b_row, a, a_row, zero, c, c_row]
-        routine = ir.FunctionType(ir.VoidType(), [argument.type for argument in arguments]).as_pointer()
-        with code.when(begin < end):
+        routine = llvm_ir.FunctionType(llvm_ir.VoidType(), [argument.type for argument in arguments]).as_pointer()
+        with code.if_then(begin < end):
             builder.call(builder.inttoptr(address.value, routine), arguments)
 
     return body

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from jitonnx.kernels.gemm.spec import NEAR_BYTES, NEAR_ROWS, GemmSpec
-from jitonnx.records import NamedTuple
+from jitonnx.support.records import NamedTuple
 
 if TYPE_CHECKING:
-    from jitonnx.target import Target
+    from jitonnx.target.machine import Target
 
 _ASSUMED_K = 256  # where k is not known
 _CODE_PENALTY = 0.005  # of the cost, for each tile that has to be compiled
@@ -88,13 +88,13 @@ def choose_gemm(
         # A row of a takes no time at all: one stream of b, asked for long ahead, is what memory gives most to. What
         # stays in the second-level cache is read by several sums at once, or the latency of an FMA a step would bind:
         # 1 x 128 x 2112 took 19.6 us in panels of one vector, 7.6 in panels of four.
-        return GemmSpec((1,), (lanes,), element, a_in_place, packed_b, near=_NEAR_ONE_ROW)
+        return GemmSpec((1,), (lanes,), element, a_in_place, packed_b, prefetch_distance=_NEAR_ONE_ROW)
     panel_bytes = (k or _ASSUMED_K) * widths[0] * lanes // parts * itemsize
     # A panel that outgrows the first-level cache is worth the loads in any case: 0.91 of the time at 196 x 384 x 512.
-    near = target.steps_near(panel_bytes) if waits and (not stays or panel_bytes > target.l1_bytes) else 0
+    prefetch_distance = target.steps_near(panel_bytes) if waits and (not stays or panel_bytes > target.l1_bytes) else 0
     wide = tuple(width * lanes // parts for width in widths)
-    asks_for_rows = target.vector_registers >= 32 or not target.waits_for_l3
-    paced = waits and not stays and (n is None or n > wide[0])  # there is a next panel
+    prefetches_rows = target.vector_registers >= 32 or not target.waits_for_l3
+    paced_prefetch = waits and not stays and (n is None or n > wide[0])  # there is a next panel
     copies = not packed_b and target.waits_for_l3
     used = ((m or _ASSUMED_ROWS) + 2 * wide[0]) * (k or 0) * itemsize
     in_parts = waits and a_in_place and target.vector_registers >= 32 and 2 * used > target.l2_bytes
@@ -104,9 +104,9 @@ def choose_gemm(
         *(heights, wide, element, a_in_place, packed_b),
         near_bytes=_NEAR_BYTES if copies else NEAR_BYTES,
         few_rows=_FEW_ROWS if copies else NEAR_ROWS,
-        near=near,
-        paced=paced,
-        asks_for_rows=asks_for_rows,
+        prefetch_distance=prefetch_distance,
+        paced_prefetch=paced_prefetch,
+        prefetches_rows=prefetches_rows,
         depth=-(-(k or 0) // parts_of_k) if parts_of_k > 1 else 0,
     )
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from jitonnx.kernels.language import ir
-from jitonnx.kernels.language.code import Code, Pointer
-from jitonnx.kernels.language.trace import Traced, select
+from jitonnx.emit import llvm_ir
+from jitonnx.emit.builder import KernelBuilder, Pointer
+from jitonnx.emit.ssa import SSAValue, select
 
-_I32 = ir.IntType(32)
+_I32 = llvm_ir.IntType(32)
 
 
 def emit_copy(
-    code: Code,
+    code: KernelBuilder,
     source: Pointer,
-    strides: tuple[Traced, Traced],
-    shape: tuple[Traced, Traced],
+    strides: tuple[SSAValue, SSAValue],
+    shape: tuple[SSAValue, SSAValue],
     target: Pointer,
-    padded: Traced,
+    padded: SSAValue,
     lanes: int,
 ) -> None:
     """target[r * padded + c] = source[r * strides[0] + c * strides[1]] for r, c below shape; zero for c up to `padded`.
@@ -24,7 +24,7 @@ def emit_copy(
     Rows of unit stride are copied as vectors, columns of unit stride turned in blocks of lanes x lanes, others copied
     one by one. The code is a function of the module, so that several copies share it.
     """
-    arguments: list[Traced | Pointer] = [source, *strides, *shape, target, padded]
+    arguments: list[SSAValue | Pointer] = [source, *strides, *shape, target, padded]
     code.subroutine(
         f"copy_matrix.{source.element}.{lanes}",
         arguments,
@@ -34,20 +34,20 @@ def emit_copy(
 
 
 def _write_copy(
-    code: Code,
+    code: KernelBuilder,
     lanes: int,
     source: Pointer,
-    row_stride: Traced,
-    column_stride: Traced,
-    rows: Traced,
-    columns: Traced,
+    row_stride: SSAValue,
+    column_stride: SSAValue,
+    rows: SSAValue,
+    columns: SSAValue,
     target: Pointer,
-    padded: Traced,
+    padded: SSAValue,
 ) -> None:
-    with code.either(column_stride.equals(1)) as (by_rows, otherwise):
+    with code.if_else(column_stride.equals(1)) as (by_rows, otherwise):
         with by_rows:
             _copy_rows(code, lanes, source, row_stride, rows, columns, target, padded)
-        with otherwise, code.either(row_stride.equals(1)) as (by_columns, scattered):
+        with otherwise, code.if_else(row_stride.equals(1)) as (by_columns, scattered):
             with by_columns:
                 _turn(code, lanes, source, column_stride, rows, columns, target, padded)
             with scattered:
@@ -55,14 +55,14 @@ def _write_copy(
 
 
 def _copy_rows(
-    code: Code,
+    code: KernelBuilder,
     lanes: int,
     source: Pointer,
-    row_stride: Traced,
-    rows: Traced,
-    columns: Traced,
+    row_stride: SSAValue,
+    rows: SSAValue,
+    columns: SSAValue,
     target: Pointer,
-    padded: Traced,
+    padded: SSAValue,
 ) -> None:
     with code.loop(rows) as row, code.loop(padded, step=lanes) as column:
         vector = source.load(row * row_stride + column, lanes, columns - column)
@@ -70,13 +70,13 @@ def _copy_rows(
 
 
 def _copy_single(
-    code: Code,
+    code: KernelBuilder,
     source: Pointer,
-    strides: tuple[Traced, Traced],
-    rows: Traced,
-    columns: Traced,
+    strides: tuple[SSAValue, SSAValue],
+    rows: SSAValue,
+    columns: SSAValue,
     target: Pointer,
-    padded: Traced,
+    padded: SSAValue,
 ) -> None:
     with code.loop(rows) as row:
         with code.loop(columns) as column:
@@ -86,26 +86,26 @@ def _copy_single(
 
 
 def _turn(
-    code: Code,
+    code: KernelBuilder,
     lanes: int,
     source: Pointer,
-    column_stride: Traced,
-    rows: Traced,
-    columns: Traced,
+    column_stride: SSAValue,
+    rows: SSAValue,
+    columns: SSAValue,
     target: Pointer,
-    padded: Traced,
+    padded: SSAValue,
 ) -> None:
     """Blocks of lanes x lanes: a vector of each column, turned in registers, stored as a vector of each row."""
     with code.loop(rows, step=lanes) as row, code.loop(padded, step=lanes) as column:
         block = []
         for number in range(lanes):
-            live = select(column + number < columns, rows - row, 0)
-            block.append(source.load((column + number) * column_stride + row, lanes, live).value)
+            active = select(column + number < columns, rows - row, 0)
+            block.append(source.load((column + number) * column_stride + row, lanes, active).value)
         for number, vector in enumerate(_transpose(code.builder, block)):
-            target.store((row + number) * padded + column, Traced(code.builder, target.element, vector))
+            target.store((row + number) * padded + column, SSAValue(code.builder, target.element, vector))
 
 
-def _transpose(builder: ir.IRBuilder, block: list[ir.Value]) -> list[ir.Value]:
+def _transpose(builder: llvm_ir.IRBuilder, block: list[llvm_ir.Value]) -> list[llvm_ir.Value]:
     """The transpose of a square block: for each power of two, exchange off-diagonal quarters of squares."""
     lanes = len(block)
     block, distance = list(block), 1
@@ -116,7 +116,8 @@ def _transpose(builder: ir.IRBuilder, block: list[ir.Value]) -> list[ir.Value]:
             if not i & distance:
                 a, b = block[i], block[i + distance]
                 block[i], block[i + distance] = (
-                    builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(_I32, lanes), mask)) for mask in (low, high)
+                    builder.shuffle_vector(a, b, llvm_ir.Constant(llvm_ir.VectorType(_I32, lanes), mask))
+                    for mask in (low, high)
                 )
         distance *= 2
     return block

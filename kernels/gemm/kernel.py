@@ -16,6 +16,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
+from jitonnx.emit import llvm_ir, types
+from jitonnx.emit.builder import Kernel, KernelBuilder, Mask, Pointer, each_vector, larger, remainder, smaller
+from jitonnx.emit.epilogue import Epilogue, Stage
+from jitonnx.emit.half import widen
+from jitonnx.emit.ssa import SSAValue, select
 from jitonnx.kernels.gemm.blas import BlasSpec, build_blas
 from jitonnx.kernels.gemm.copy import emit_copy
 from jitonnx.kernels.gemm.scale import build_scale
@@ -28,15 +33,16 @@ from jitonnx.kernels.gemm.spec import (
     GemmSpec,
     ScaleSpec,
 )
-from jitonnx.kernels.language import ir, types
-from jitonnx.kernels.language.code import Code, Kernel, Mask, Pointer, each_vector, larger, remainder, smaller
-from jitonnx.kernels.language.epilogue import Epilogue, Stage
-from jitonnx.kernels.language.half import widen
-from jitonnx.kernels.language.trace import Traced, select
-from jitonnx.kernels.parts.tile import emit_accumulate, emit_finish, emit_prefetch_result, first_lanes, row_offsets
-from jitonnx.records import NamedTuple
+from jitonnx.kernels.parts.microkernel import (
+    emit_accumulate,
+    emit_finish,
+    emit_prefetch_result,
+    first_lanes,
+    row_offsets,
+)
+from jitonnx.support.records import NamedTuple
 
-_I64 = ir.IntType(64)
+_I64 = llvm_ir.IntType(64)
 _LINE_BYTES = 64  # of the cache
 
 
@@ -54,7 +60,7 @@ def build(spec: GemmSpec | ScaleSpec | BlasSpec, lanes: int, epilogue: Stage | N
         raise ValueError(f"Bug: tiles {spec.widths} wide are not made of vectors of {part}")
     element = getattr(types, spec.element)
 
-    def body(code: Code, begin: Traced, end: Traced) -> None:
+    def body(code: KernelBuilder, begin: SSAValue, end: SSAValue) -> None:
         _Gemm(code, spec, element, lanes, Epilogue(code, epilogue, element, lanes)).emit(begin, end)
 
     return body
@@ -64,42 +70,42 @@ class _Product(NamedTuple):
     """Some rows of a times a panel of b, and where the result goes."""
 
     a: Pointer
-    a_row: Traced
+    a_row: SSAValue
     b: Pointer
-    b_row: Traced
-    k: Traced
+    b_row: SSAValue
+    k: SSAValue
     c: Pointer
-    c_row: Traced
-    live: Traced
+    c_row: SSAValue
+    active: SSAValue
     """Columns to write, from c on."""
-    batch: Traced
-    row: Traced
-    column: Traced
+    batch: SSAValue
+    row: SSAValue
+    column: SSAValue
     next_b: Pointer
     """What to ask for meanwhile, a cache line in each step of k."""
     later: Pointer
     """What tiles are to ask for on behalf of a later kernel."""
-    later_end: Traced
+    later_end: SSAValue
     """How many elements of it."""
-    pace: Traced
+    pace: SSAValue
     """How many elements of the next panel a tile asks for in each step of k."""
     kept: Pointer
     """Sums lie there between parts of k."""
-    kept_row: Traced
-    done: Traced
+    kept_row: SSAValue
+    done: SSAValue
     """Steps of k that the sums have behind them, in other parts."""
-    left: Traced
+    left: SSAValue
     """Steps of k that are left to later parts."""
 
-    def below(self, r: Traced, height: int, width: int, paced: bool) -> _Product:
+    def below(self, r: SSAValue, height: int, width: int, paced_prefetch: bool) -> _Product:
         """The rows from r on, for tiles of so many rows: the first tiles each ask for a part of the next panel. The
-        others ask for parts of what is read later; if `paced`, all do, in the place of their rows of a."""
+        others ask for parts of what is read later; if `paced_prefetch`, all do, in the place of their rows of a."""
         tile, line, pace = r / height, _line(self.b.element), self.pace
         place = self._replace(a=self.a.at(r * self.a_row), c=self.c.at(r * self.c_row), row=self.row + r)
         place = place._replace(kept=self.kept.at(r * self.kept_row))
         first = (pace + (width - 1)) / pace
         next_b = self.next_b.at(select(tile < first, tile * self.k * pace, 0))
-        if paced:
+        if paced_prefetch:
             part = tile * self.k * line
             return place._replace(next_b=next_b, later=self.later.at(part), later_end=self.later_end - part)
         part = (tile - first) * self.k * line
@@ -107,7 +113,7 @@ class _Product(NamedTuple):
         return place._replace(next_b=next_b.unless(for_later, self.later.at(part)))
 
 
-def _line(element: types.Type) -> int:
+def _line(element: types.ElementType) -> int:
     """Elements in a cache line."""
     return _LINE_BYTES // (element.bitwidth // 8)
 
@@ -115,13 +121,15 @@ def _line(element: types.Type) -> int:
 class _Gemm:
     """Emits one kernel."""
 
-    def __init__(self, code: Code, spec: GemmSpec, element: types.Type, lanes: int, epilogue: Epilogue) -> None:
+    def __init__(
+        self, code: KernelBuilder, spec: GemmSpec, element: types.ElementType, lanes: int, epilogue: Epilogue
+    ) -> None:
         self.code, self.spec, self.element, self.lanes, self.epilogue = code, spec, element, lanes, epilogue
         self.size = code.sizes(GemmSizes)
         self.a, self.b, self.c = code.buffers(GemmBuffers, element, b=types.uint16 if spec.b_stored else element)
         self.scratch = code.scratch(element)
 
-    def emit(self, begin: Traced, end: Traced) -> None:
+    def emit(self, begin: SSAValue, end: SSAValue) -> None:
         """Tasks in order: matrix after matrix, within one first the blocks that share a part of the larger operand."""
         size = self.size
         row_blocks = (size.m + size.task_rows - 1) / size.task_rows
@@ -140,10 +148,10 @@ class _Gemm:
                 height = self.spec.rows[0]
                 left = larger(wanted - batch * size.m - first_row, 0)
                 rows = smaller(rows, (left + (height - 1)) / height * height)
-            with self.code.when(rows > 0) if self.spec.wanted else nullcontext():
+            with self.code.if_then(rows > 0) if self.spec.wanted else nullcontext():
                 self._emit_task(batch, first_row, rows, first_column)
 
-    def _emit_task(self, batch: Traced, first_row: Traced, rows: Traced, first_column: Traced) -> None:
+    def _emit_task(self, batch: SSAValue, first_row: SSAValue, rows: SSAValue, first_column: SSAValue) -> None:
         size = self.size
         o, i = batch / size.inner, remainder(batch, size.inner)
         a, b, c = (
@@ -154,16 +162,16 @@ class _Gemm:
         a, a_row = self._rows_of_a(a.at(first_row * size.a_row), rows)
         c = c.at(first_row * size.c_row)
         with self._parts_of_k() as (done, steps), self.code.loop(end, first_column, self.spec.widths[0]) as column:
-            live = end - column
-            for condition, width in self._width_cases(live):
-                with self.code.when(condition):
-                    panel, b_row = self._panel_of_b(b, column, live, rows, width)
+            active = end - column
+            for condition, width in self._width_cases(active):
+                with self.code.if_then(condition):
+                    panel, b_row = self._panel_of_b(b, column, active, rows, width)
                     next_panel = self._next_panel(panel, width, first_row, rows)
                     if self.spec.depth:
                         panel = panel.at(done * width)
                         next_piece = self._next_piece(b, panel, width, (first_column, column, end), done + steps)
                         next_panel = panel.unless(rows > self.spec.rows[0], next_piece)
-                    here = (c.at(column), size.c_row, live, batch, first_row, column)
+                    here = (c.at(column), size.c_row, active, batch, first_row, column)
                     later = self._later(panel, first_row, column, rows, done)
                     asked = (next_panel, *later, self._pace(width, rows))
                     kept = (self._kept().at(column - first_column), size.task_columns + self.lanes)
@@ -172,14 +180,14 @@ class _Gemm:
                     if not self.spec.b_widened:
                         self._emit_strip(width, product, rows)
                         continue
-                    with self.code.either(rows > WIDENED_ROWS) as (many, few):
+                    with self.code.if_else(rows > WIDENED_ROWS) as (many, few):
                         with many:
                             self._emit_strip(width, self._widened(product, width, rows), rows)
                         with few:
                             self._emit_strip(width, product, rows)
 
     @contextmanager
-    def _parts_of_k(self) -> Iterator[tuple[Traced, Traced]]:
+    def _parts_of_k(self) -> Iterator[tuple[SSAValue, SSAValue]]:
         """The block for each part of k: the steps before it, and how many it has. At least one part, if of none."""
         k, depth = self.size.k, self.spec.depth
         if not depth:
@@ -194,7 +202,7 @@ class _Gemm:
         return self.scratch.at(panel)
 
     def _next_piece(
-        self, b: Pointer, piece: Pointer, width: int, columns: tuple[Traced, Traced, Traced], done: Traced
+        self, b: Pointer, piece: Pointer, width: int, columns: tuple[SSAValue, SSAValue, SSAValue], done: SSAValue
     ) -> Pointer:
         """What a task reads behind a piece of a panel, the part of k at hand: that piece of the next panel, or the next
         part of the first one; in the end the next task's first panel.
@@ -206,24 +214,24 @@ class _Gemm:
         behind_panels = next_part.unless(done >= k, b.at(end * k))
         return piece.at(k * width).unless(column + width >= end, behind_panels)
 
-    def _width_cases(self, live: Traced) -> list[tuple[Traced, int]]:
-        """Tell for each tile width whether it is the narrowest that suffices for `live` columns (or the widest at
+    def _width_cases(self, active: SSAValue) -> list[tuple[SSAValue, int]]:
+        """Tell for each tile width whether it is the narrowest that suffices for `active` columns (or the widest at
         all)."""
         widths = self.spec.widths
-        cases = [(live > below, width) for width, below in zip(widths, (*widths[1:], 0), strict=True)]
-        return [cases[0], *((condition & (live <= width), width) for condition, width in cases[1:])]
+        cases = [(active > below, width) for width, below in zip(widths, (*widths[1:], 0), strict=True)]
+        return [cases[0], *((condition & (active <= width), width) for condition, width in cases[1:])]
 
-    def _next_panel(self, panel: Pointer, width: int, first_row: Traced, rows: Traced) -> Pointer:
+    def _next_panel(self, panel: Pointer, width: int, first_row: SSAValue, rows: SSAValue) -> Pointer:
         """The panel behind this one, if this one is used no more after these rows; else itself, which is near anyway.
         Where a single tile uses it, memory has no time left to be asked for more."""
         last = (first_row + rows >= self.size.m) & (rows > self.spec.rows[0])
         return panel.at(select(last, self.size.k * width, 0))
 
-    def _widened(self, product: _Product, width: int, rows: Traced) -> _Product:
+    def _widened(self, product: _Product, width: int, rows: SSAValue) -> _Product:
         """The same with its panel of stored b widened, in scratch memory; what is asked for lies as it did."""
 
-        def write(code: Code, stored: Pointer, count: Traced) -> None:
-            def piece(first: Traced, lanes: int, mask: Mask | None, live: Traced) -> None:
+        def write(code: KernelBuilder, stored: Pointer, count: SSAValue) -> None:
+            def piece(first: SSAValue, lanes: int, mask: Mask | None, active: SSAValue) -> None:
                 bits = stored.load(first, lanes, mask)
                 code.scratch(self.element).store(first, widen(bits, self.spec.b_stored), mask)
 
@@ -239,19 +247,19 @@ class _Gemm:
             pace=self._pace(width, rows, self.element),
         )
 
-    def _pace(self, width: int, rows: Traced, element: types.Type | None = None) -> Traced:
+    def _pace(self, width: int, rows: SSAValue, element: types.ElementType | None = None) -> SSAValue:
         """How many elements of the next panel a tile asks for in each step of k: a cache line; or, at an even pace, a
         part such that all tiles of the strip together ask for all of it, some lines several times. element: those of
         the panel that tiles read, if not b's."""
         line = self.code.integer(_line(element or self.b.element))
-        if not self.spec.paced:
+        if not self.spec.paced_prefetch:
             return line
         tiles = larger(rows / self.spec.rows[0], 1)
         return smaller((tiles + (width - 1)) / tiles, line)
 
     def _later(
-        self, panel: Pointer, first_row: Traced, column: Traced, rows: Traced, done: Traced
-    ) -> tuple[Pointer, Traced]:
+        self, panel: Pointer, first_row: SSAValue, column: SSAValue, rows: SSAValue, done: SSAValue
+    ) -> tuple[Pointer, SSAValue]:
         """What a strip of tiles asks for on behalf of a later kernel with so many steps of k behind it, and how many
         elements of it."""
         code, size, width = self.code, self.size, self.code.integer(self.spec.widths[0])
@@ -268,7 +276,7 @@ class _Gemm:
         asked = rows / self.spec.rows[0] * done * _line(panel.element)  # by the strip's earlier parts of k
         return pointer.at(asked), share - asked
 
-    def _rows_of_a(self, a: Pointer, rows: Traced) -> tuple[Pointer, Traced]:
+    def _rows_of_a(self, a: Pointer, rows: SSAValue) -> tuple[Pointer, SSAValue]:
         """The task's rows with unit column stride, and their row stride."""
         size = self.size
         if self.spec.a_in_place:
@@ -279,7 +287,9 @@ class _Gemm:
         emit_copy(self.code, a, (size.a_row, size.a_column), (rows, size.k), copy, padded, self.lanes)
         return copy, padded
 
-    def _panel_of_b(self, b: Pointer, column: Traced, live: Traced, rows: Traced, width: int) -> tuple[Pointer, Traced]:
+    def _panel_of_b(
+        self, b: Pointer, column: SSAValue, active: SSAValue, rows: SSAValue, width: int
+    ) -> tuple[Pointer, SSAValue]:
         """`width` columns from `column` on with unit column stride, and their row stride."""
         size, code = self.size, self.code
         if self.spec.b_packed:
@@ -287,18 +297,18 @@ class _Gemm:
         source = b.at(column * size.b_column)
         # A copy costs more than it saves for few rows, or while b as a whole stays near; then whole vectors are read
         # where they are.
-        near = size.k * size.b_row <= self.spec.near_bytes // self.spec.itemsize
+        prefetch_distance = size.k * size.b_row <= self.spec.near_bytes // self.spec.itemsize
         few_rows = (rows <= 2 * self.spec.rows[0]) | ((rows <= self.spec.few_rows) & (size.k <= NEAR_DEPTH))
-        in_place = size.b_column.equals(1) & (live >= width) & (near | few_rows)
-        with code.when(~in_place):
-            shape, strides = (size.k, smaller(live, width)), (size.b_row, size.b_column)
+        in_place = size.b_column.equals(1) & (active >= width) & (prefetch_distance | few_rows)
+        with code.if_then(~in_place):
+            shape, strides = (size.k, smaller(active, width)), (size.b_row, size.b_column)
             emit_copy(code, source, strides, shape, self.scratch, code.integer(width), self.lanes)
         return self.scratch.unless(in_place, source), select(in_place, size.b_row, width)
 
-    def _emit_strip(self, width: int, product: _Product, rows: Traced) -> None:
+    def _emit_strip(self, width: int, product: _Product, rows: SSAValue) -> None:
         """All rows of the task times one panel."""
 
-        def write(code: Code, rows: Traced, *product: Any) -> None:
+        def write(code: KernelBuilder, rows: SSAValue, *product: Any) -> None:
             self._write_strip(code, width, rows, _Product(*product))
 
         self.code.subroutine(f"strip.{self._named(width, product)}", [rows, *product], write)
@@ -307,23 +317,23 @@ class _Gemm:
         """A width, and whether stored b has been widened."""
         return f"{width}.wide" if self.spec.b_widened and product.b.element is self.element else f"{width}"
 
-    def _write_strip(self, code: Code, width: int, rows: Traced, product: _Product) -> None:
+    def _write_strip(self, code: KernelBuilder, width: int, rows: SSAValue, product: _Product) -> None:
         """Tiles of each height as long as they fit. They are functions of their own: LLVM would otherwise search all
         these loops for what it can move out of them, which takes longer than anything else it does here."""
         done = code.integer(0)
         for height in self.spec.rows:
 
-            def write(code: Code, *product: Any, height: int = height) -> None:
+            def write(code: KernelBuilder, *product: Any, height: int = height) -> None:
                 self._write_tile(code, height, width, _Product(*product))
 
             end = done + (rows - done) / height * height
             with code.loop(end, done, height) as r:
-                arguments = product.below(r, height, width, self.spec.paced)
+                arguments = product.below(r, height, width, self.spec.paced_prefetch)
                 name = f"tile.{height}.{self._named(width, product)}"
                 code.subroutine(name, arguments, write, inline=False)
             done = end
 
-    def _write_tile(self, code: Code, height: int, width: int, product: _Product) -> None:
+    def _write_tile(self, code: KernelBuilder, height: int, width: int, product: _Product) -> None:
         """One tile. Meanwhile the rows of a for the tile below are asked for, taken to lie densely: read first from
         memory or the third-level cache, they would otherwise keep the FMAs waiting (80 against 110 GFLOP/s at
         12544 x 64 x 147). So is a part of the next panel (16 x 1024 x 1024: 13 % less time, 128 x 768 x 3072: 3 %).
@@ -338,19 +348,21 @@ class _Gemm:
         rows, dense, step = product.a.at(product.a_row * height), product.a_row < product.k * 2, code.integer(0)
         if self.spec.depth:  # the CPU's own prefetchers see each row's part as a stream
             dense = dense & product.left.equals(0) & product.done.equals(0)
-        if self.spec.paced:  # the tiles of later panels find the rows of a in the second-level cache
+        if self.spec.paced_prefetch:  # the tiles of later panels find the rows of a in the second-level cache
             dense = dense & product.column.equals(0)
-        if self.spec.paced and self.spec.later:
+        if self.spec.paced_prefetch and self.spec.later:
             step = select(product.later_end > 0, code.integer(_line(product.a.element)), 0)
             rows = product.later.to(product.a.element).unless(dense, rows)
         ahead = (rows.value, select(dense, code.integer(height), step).value)
-        only_panels = not self.spec.later and (not self.spec.asks_for_rows or bool(self.spec.depth))
+        only_panels = not self.spec.later and (not self.spec.prefetches_rows or bool(self.spec.depth))
         next_panel = (product.next_b.value, product.pace.value)
-        only_b = self.spec.near and self.spec.rows == (1,)  # nothing else is worth a place in the queue of loads
+        only_b = self.spec.prefetch_distance and self.spec.rows == (
+            1,
+        )  # nothing else is worth a place in the queue of loads
         starts = range(0, width, self.lanes)
         zeros = [code.number(self.element, 0, min(self.lanes, width - start)).value for start in starts]
         sums = zeros * height
-        with code.when(product.left.equals(0)) if self.spec.depth else nullcontext():
+        with code.if_then(product.left.equals(0)) if self.spec.depth else nullcontext():
             emit_prefetch_result(code.builder, product.c.value, product.c_row.value, (height, width))
         if self.spec.depth:
             sums = self._resumed(code, product, height, zeros)
@@ -367,21 +379,23 @@ class _Gemm:
             ahead=None if only_b or only_panels else ahead,
             stored="" if product.b.element is self.element else self.spec.b_stored,
             next_panel=next_panel if self.spec.b_packed and not only_b else None,
-            near=self.spec.near,
+            prefetch_distance=self.spec.prefetch_distance,
         )
         if not self.spec.depth:
             self._finish(code, product, (height, width), sums)
             return
-        with code.either(product.left > 0) as (more, all_done):
+        with code.if_else(product.left > 0) as (more, all_done):
             with more:
                 for number, value in enumerate(sums):
                     row, vector = divmod(number, len(zeros))
                     at = product.kept_row * row + vector * self.lanes
-                    product.kept.store(at, Traced(code.builder, self.element, value))
+                    product.kept.store(at, SSAValue(code.builder, self.element, value))
             with all_done:
                 self._finish(code, product, (height, width), sums)
 
-    def _resumed(self, code: Code, product: _Product, height: int, zeros: list[ir.Value]) -> list[ir.Value]:
+    def _resumed(
+        self, code: KernelBuilder, product: _Product, height: int, zeros: list[llvm_ir.Value]
+    ) -> list[llvm_ir.Value]:
         """The sums of a tile that earlier parts of k left, or zeros."""
         builder = code.builder
         before = builder.block
@@ -395,7 +409,7 @@ class _Gemm:
         ]
         builder.branch(after)
         builder.position_at_end(after)
-        sums: list[ir.Value] = []
+        sums: list[llvm_ir.Value] = []
         for zero, value in zip(zeros * height, kept, strict=True):
             phi = builder.phi(zero.type)
             phi.add_incoming(zero, before)
@@ -403,7 +417,9 @@ class _Gemm:
             sums.append(phi)
         return sums
 
-    def _finish(self, code: Code, product: _Product, shape: tuple[int, int], sums: list[ir.Value]) -> None:
+    def _finish(
+        self, code: KernelBuilder, product: _Product, shape: tuple[int, int], sums: list[llvm_ir.Value]
+    ) -> None:
         """Put a tile of so many rows and columns through the epilogue and store it."""
         height, width = shape
         emit_finish(
@@ -413,6 +429,6 @@ class _Gemm:
             sums=[first_lanes(code.builder, value, self.lanes) for value in sums],
             c=product.c.value,
             ldc=product.c_row.value,
-            live=(smaller(product.live, width) if width % self.lanes else product.live).value,
+            active=(smaller(product.active, width) if width % self.lanes else product.active).value,
             place=(product.batch, product.row, product.column),
         )

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
+from jitonnx.emit.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.parts.packing import blocks, copy_columns, for_each, zeros
 from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
-from jitonnx.mapped import release_pages
-from jitonnx.records import dataclass
+from jitonnx.support.mapped_files import release_pages
+from jitonnx.support.records import dataclass
 
 ELEMENTS = ("float32", "float64", "int32", "int64", "uint32", "uint64")
 
@@ -112,12 +112,12 @@ class GemmSpec(KernelSpec):
     """A run-time b of up to so many bytes is read in place; a larger one by few rows alone."""
     few_rows: int = NEAR_ROWS
     """So many rows at most are few, if k is NEAR_DEPTH at most; two tiles are, whatever k is."""
-    near: int = 0
+    prefetch_distance: int = 0
     """How many steps of k ahead of its use packed b is asked for, into the first-level cache; 0: not at all."""
-    paced: bool = False
+    paced_prefetch: bool = False
     """All tiles of a strip ask for the next panel of b, at an even pace, and those of a task's first panel alone for
     their rows of a. Otherwise the first tiles ask for the panel, a cache line in each step of k, and all for rows."""
-    asks_for_rows: bool = True
+    prefetches_rows: bool = True
     """A tile asks for the rows of a that the one below it reads."""
     depth: int = 0
     """Steps of k that a task takes for all of its columns before the next ones; 0: all. So its rows of a stay in the
@@ -134,7 +134,7 @@ class GemmSpec(KernelSpec):
 
     BUFFERS = GemmBuffers
     SIZES = GemmSizes
-    SETTLED = True
+    PRESCHEDULED = True
 
     @property
     def itemsize(self) -> int:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from jitonnx.emit import types
+from jitonnx.emit.builder import KernelBuilder, Mask, Pointer, remainder
+from jitonnx.emit.intrinsics import live_bytes
+from jitonnx.emit.simd import convert
+from jitonnx.emit.ssa import SSAValue
 from jitonnx.kernels.integer.spec import IntegerBuffers, IntegerSizes, IntegerSpec
-from jitonnx.kernels.language import types
-from jitonnx.kernels.language.code import Code, Mask, Pointer, remainder
-from jitonnx.kernels.language.llvm import live_bytes
-from jitonnx.kernels.language.simd import convert
-from jitonnx.kernels.language.trace import Traced
 from jitonnx.kernels.parts.memory import copy_bytes
 from jitonnx.kernels.parts.windows import copy_taps, each_window
 
@@ -18,24 +18,24 @@ _MASKED_BYTES = 64
 """Vectors of this size are loaded in part by masks of bytes (AVX-512), without a branch for each size."""
 
 
-def zero_point(code: Code, spec: IntegerSpec) -> Traced:
+def zero_point(code: KernelBuilder, spec: IntegerSpec) -> SSAValue:
     """The number that x's 0 is gathered as, in a type that holds it."""
     element = types.int8 if spec.signed else types.uint8
     zero = code.buffers(IntegerBuffers, element).zero.load(0) if spec.shifted else code.number(element, 0)
     return (
-        Traced(code.builder, types.uint8 if spec.signed else types.int8, (zero ^ -_FLIP).value)
+        SSAValue(code.builder, types.uint8 if spec.signed else types.int8, (zero ^ -_FLIP).value)
         if spec.flipped
         else zero
     )
 
 
 def emit_gather(
-    code: Code,
+    code: KernelBuilder,
     spec: IntegerSpec,
     size: IntegerSizes,
-    first_row: Traced,
-    count: Traced,
-    depth: Traced,
+    first_row: SSAValue,
+    count: SSAValue,
+    depth: SSAValue,
 ) -> None:
     """Rows first_row, …, first_row + count - 1, `row_bytes` apart from the beginning of scratch memory on."""
     row_bytes = size.row_bytes
@@ -54,7 +54,7 @@ def emit_gather(
         source, target = x.at(image * size.x_image), scratch.at(number * row_bytes)
         bottom, right = top + (size.kernel_height - 1) * size.dilation_height, left + size.kernel_width
         inside = (top >= 0) & (bottom < size.height) & (left >= 0) & (right <= size.width)
-        with code.either(inside & together) as (whole, part):
+        with code.if_else(inside & together) as (whole, part):
             with whole, code.loop(size.kernel_height) as tap_row:
                 from_row = source.at((top + tap_row * size.dilation_height) * size.x_row + left * size.channels)
                 run.copy(target.at(tap_row * run.count * elements.itemsize), from_row)
@@ -65,7 +65,7 @@ def emit_gather(
 class _Run:
     """Copies of runs of one length."""
 
-    def __init__(self, elements: _Elements, count: Traced) -> None:
+    def __init__(self, elements: _Elements, count: SSAValue) -> None:
         self._elements, self.count = elements, count
         code = elements.code
         self._lanes = elements.lanes if code.target.vector_bytes == _MASKED_BYTES and elements.itemsize == 1 else 0
@@ -83,7 +83,7 @@ class _Run:
         typed = target.to(source.element)
         with code.loop(self.count - (lanes - 1), step=lanes) as at:
             typed.store(at, elements.changed(source.load(at, lanes)))
-        with code.when(self._rest > 0):
+        with code.if_then(self._rest > 0):
             last = self.count - self._rest
             typed.store(last, elements.changed(source.load(last, lanes, self._mask)))
 
@@ -91,35 +91,35 @@ class _Run:
 class _Elements:
     """How elements of x lie in scratch memory: as they are, with their sign bits flipped, or wider."""
 
-    def __init__(self, code: Code, spec: IntegerSpec) -> None:
+    def __init__(self, code: KernelBuilder, spec: IntegerSpec) -> None:
         self.code, self._spec = code, spec
         self.itemsize = spec.row_itemsize
         self._element = {1: types.int8 if spec.signed else types.uint8, 2: types.int16, 4: types.int32}[self.itemsize]
         self.lanes = code.target.vector_bytes // self.itemsize
         self._zero = convert(zero_point(code, spec), self._element)
 
-    def run(self, count: Traced) -> _Run:
+    def run(self, count: SSAValue) -> _Run:
         """What copies runs of `count` elements."""
         return _Run(self, count)
 
-    def changed(self, vector: Traced) -> Traced:
+    def changed(self, vector: SSAValue) -> SSAValue:
         """A vector of x as it lies in scratch memory."""
         return _change(self._spec, self._element)(vector)
 
-    def copy(self, target: Pointer, source: Pointer, count: Traced) -> None:
+    def copy(self, target: Pointer, source: Pointer, count: SSAValue) -> None:
         """`count` elements side by side."""
 
-        def write(code: Code, target: Pointer, source: Pointer, count: Traced) -> None:
+        def write(code: KernelBuilder, target: Pointer, source: Pointer, count: SSAValue) -> None:
             copy_bytes(code, target, source, count, self.lanes, change=_change(self._spec, self._element))
 
         self.code.subroutine("copy_elements", [target.to(self._element), source, count], write, inline=False)
 
-    def fill(self, target: Pointer, count: Traced) -> None:
+    def fill(self, target: Pointer, count: SSAValue) -> None:
         """`count` times what 0 is gathered as; more may be written behind, where what follows is not there yet."""
-        vector, typed = self._zero.spread(self.lanes), target.to(self._element)
+        vector, typed = self._zero.splat(self.lanes), target.to(self._element)
         with self.code.loop(count, step=self.lanes) as at:
             typed.store(at, vector)
 
 
-def _change(spec: IntegerSpec, element: types.Type) -> Callable[[Traced], Traced]:
+def _change(spec: IntegerSpec, element: types.ElementType) -> Callable[[SSAValue], SSAValue]:
     return (lambda vector: vector ^ -_FLIP) if spec.flipped else (lambda vector: convert(vector, element))

@@ -15,15 +15,15 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
+from jitonnx.emit import types
+from jitonnx.emit.builder import Kernel, KernelBuilder, Pointer, remainder, smaller
+from jitonnx.emit.epilogue import Epilogue, Stage
+from jitonnx.emit.simd import convert
+from jitonnx.emit.ssa import SSAValue, select
 from jitonnx.kernels.integer.gather import emit_gather, zero_point
 from jitonnx.kernels.integer.products import Ahead, emit_products
 from jitonnx.kernels.integer.spec import IntegerBuffers, IntegerSizes, IntegerSpec
-from jitonnx.kernels.language import types
-from jitonnx.kernels.language.code import Code, Kernel, Pointer, remainder, smaller
-from jitonnx.kernels.language.epilogue import Epilogue, Stage
-from jitonnx.kernels.language.simd import convert
-from jitonnx.kernels.language.trace import Traced, select
-from jitonnx.kernels.parts.tile import emit_finish
+from jitonnx.kernels.parts.microkernel import emit_finish
 
 
 def build(spec: IntegerSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
@@ -36,7 +36,7 @@ def build(spec: IntegerSpec, lanes: int, epilogue: Stage | None = None) -> Kerne
     if epilogue is None and result is not types.int32:
         raise ValueError(f"Bug: sums are int32, not {result}, without an epilogue")
 
-    def body(code: Code, begin: Traced, end: Traced) -> None:
+    def body(code: KernelBuilder, begin: SSAValue, end: SSAValue) -> None:
         _Integer(code, spec, lanes, Epilogue(code, epilogue, types.int32, lanes, result)).emit(begin, end)
 
     return body
@@ -45,7 +45,7 @@ def build(spec: IntegerSpec, lanes: int, epilogue: Stage | None = None) -> Kerne
 class _Integer:
     """Emits one kernel."""
 
-    def __init__(self, code: Code, spec: IntegerSpec, lanes: int, epilogue: Epilogue) -> None:
+    def __init__(self, code: KernelBuilder, spec: IntegerSpec, lanes: int, epilogue: Epilogue) -> None:
         self.code, self.spec, self.lanes, self.epilogue = code, spec, lanes, epilogue
         self.size = code.sizes(IntegerSizes)
         self.element = types.int8 if spec.signed else types.uint8
@@ -56,10 +56,10 @@ class _Integer:
         self.depth = size.channels * size.kernel_height * size.kernel_width
         self.rows = size.images * size.out_height * size.out_width
         self.steps = (self.depth + (spec.group - 1)) / spec.group
-        self.direct: Traced | None = None
+        self.direct: SSAValue | None = None
         self.panel = (self.depth + (spec.step - 1)) / spec.step * (spec.step * spec.width)
 
-    def emit(self, begin: Traced, end: Traced) -> None:
+    def emit(self, begin: SSAValue, end: SSAValue) -> None:
         code, size, spec = self.code, self.size, self.spec
         rows = self.rows
         column_tasks = (size.out_channels + (size.task_columns - 1)) / size.task_columns
@@ -68,13 +68,13 @@ class _Integer:
             first_row = task / column_tasks * size.task_rows
             first_column = remainder(task, column_tasks) * size.task_columns
             count = smaller(size.task_rows, rows - first_row)
-            with nullcontext() if self.direct is None else code.when(~self.direct):
+            with nullcontext() if self.direct is None else code.if_then(~self.direct):
                 emit_gather(code, spec, self.size, first_row, count, self.depth)
             end_column = smaller(first_column + size.task_columns, size.out_channels)
             with code.loop(end_column, first_column, spec.width) as column:
                 self._emit_panel(first_row, count, column)
 
-    def _emit_panel(self, first_row: Traced, count: Traced, column: Traced) -> None:
+    def _emit_panel(self, first_row: SSAValue, count: SSAValue, column: SSAValue) -> None:
         """All rows of the task times one panel: the highest tiles, then the least that does for what remains."""
         code, done = self.code, self.code.integer(0)
         for number, height in enumerate(self.spec.rows):
@@ -84,7 +84,7 @@ class _Integer:
                 self._emit_tile(height, first_row, r, count, column)
             done = end
 
-    def _reads_in_place(self, rows: Traced) -> Traced | None:
+    def _reads_in_place(self, rows: SSAValue) -> SSAValue | None:
         """Whether the rows are multiplied where they lie: where vectors need no other form of them, and there are
         enough that the last tile can overlap the one before. None: they never are."""
         spec, code = self.spec, self.code
@@ -92,7 +92,7 @@ class _Integer:
             return None
         return remainder(self.depth, code.integer(spec.step)).equals(0) & (rows >= spec.rows[0])
 
-    def _emit_tile(self, height: int, first_row: Traced, r: Traced, count: Traced, column: Traced) -> None:
+    def _emit_tile(self, height: int, first_row: SSAValue, r: SSAValue, count: SSAValue, column: SSAValue) -> None:
         """`height` rows from `first_row + r` on, of the task's `count`, times one panel. Rows that are read in place
         end with the last of all, and begin before the first that is wanted if need be."""
         code, size, row, rows_live = self.code, self.size, first_row + r, count - r
@@ -103,16 +103,16 @@ class _Integer:
             x, row_bytes = x.unless(self.direct, there), select(self.direct, size.x_pixel, row_bytes)
             row, rows_live = start, rows_live + (row - start)
         w = self.w.at(column / self.spec.width * self.panel)
-        ahead = self._next_panel(w, r, count) if self.spec.paced else ()
-        arguments: list[Traced | Pointer] = [row, x, row_bytes, rows_live, column, w, *ahead]
+        ahead = self._next_panel(w, r, count) if self.spec.paced_prefetch else ()
+        arguments: list[SSAValue | Pointer] = [row, x, row_bytes, rows_live, column, w, *ahead]
 
         def write(
-            code: Code,
-            row: Traced,
+            code: KernelBuilder,
+            row: SSAValue,
             x: Pointer,
-            row_bytes: Traced,
-            rows_live: Traced,
-            column: Traced,
+            row_bytes: SSAValue,
+            rows_live: SSAValue,
+            column: SSAValue,
             w: Pointer,
             *ahead: Any,
         ) -> None:
@@ -121,7 +121,7 @@ class _Integer:
 
         code.subroutine(f"tile.{height}", arguments, write, inline=False)
 
-    def _next_panel(self, w: Pointer, r: Traced, count: Traced) -> Ahead:
+    def _next_panel(self, w: Pointer, r: SSAValue, count: SSAValue) -> Ahead:
         """The part of the panel behind this one that the tile of rows from `r` on asks for: of each step's bytes, which
         all tiles share."""
         spec = self.spec
@@ -131,11 +131,11 @@ class _Integer:
     def _write_tile(
         self,
         height: int,
-        row: Traced,
+        row: SSAValue,
         x: Pointer,
-        row_bytes: Traced,
-        rows_live: Traced,
-        column: Traced,
+        row_bytes: SSAValue,
+        rows_live: SSAValue,
+        column: SSAValue,
         w: Pointer,
         ahead: Ahead | None,
     ) -> None:
@@ -144,7 +144,9 @@ class _Integer:
         sums = emit_products(code, spec, height, corrections, x, row_bytes, w, self.steps, self.lanes, ahead)
         self._finish(height, sums, row, column, rows_live)
 
-    def _finish(self, height: int, sums: Sequence[Traced], row: Traced, column: Traced, rows_live: Traced) -> None:
+    def _finish(
+        self, height: int, sums: Sequence[SSAValue], row: SSAValue, column: SSAValue, rows_live: SSAValue
+    ) -> None:
         """The epilogue on a tile of sums, and into y."""
         code, size = self.code, self.size
         emit_finish(
@@ -154,14 +156,14 @@ class _Integer:
             sums=[vector.value for vector in sums],
             c=self.y.at(row * size.y_pixel + column).value,
             ldc=size.y_pixel.value,
-            live=(size.out_channels - column).value,
+            active=(size.out_channels - column).value,
             place=(code.integer(0), row, column),
             rows_live=rows_live.value,
         )
 
-    def _correction(self, column: Traced) -> Traced:
+    def _correction(self, column: SSAValue) -> SSAValue:
         """What sums begin with: - zero * column sums."""
         if not (self.spec.shifted or self.spec.flipped):
             return self.code.number(types.int32, 0, self.lanes)
         zero = convert(zero_point(self.code, self.spec), types.int32)
-        return self.sums.load(column, self.lanes) * (-zero).spread(self.lanes)
+        return self.sums.load(column, self.lanes) * (-zero).splat(self.lanes)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from jitonnx.emit import llvm_ir, types
+from jitonnx.emit.builder import KernelBuilder, Pointer
+from jitonnx.emit.instructions import add_dot_products
+from jitonnx.emit.intrinsics import declared, splat
+from jitonnx.emit.ssa import SSAValue
 from jitonnx.kernels.integer.spec import IntegerSpec
-from jitonnx.kernels.language import ir, types
-from jitonnx.kernels.language.code import Code, Pointer
-from jitonnx.kernels.language.instructions import add_dot_products
-from jitonnx.kernels.language.llvm import declared, splat
-from jitonnx.kernels.language.trace import Traced
 from jitonnx.kernels.parts.layouts import LINE
-from jitonnx.kernels.parts.tile import emit_prefetch
-from jitonnx.records import NamedTuple
+from jitonnx.kernels.parts.microkernel import emit_prefetch
+from jitonnx.support.records import NamedTuple
 
-_I32 = ir.IntType(32)
+_I32 = llvm_ir.IntType(32)
 _BYTE_PAIRS = {16: "llvm.x86.avx512.pmaddubs.w.512", 8: "llvm.x86.avx2.pmadd.ub.sw"}
 _PAIRS = {16: "llvm.x86.avx512.pmaddw.d.512", 8: "llvm.x86.avx2.pmadd.wd", 4: "llvm.x86.sse2.pmadd.wd"}
 
@@ -23,21 +23,21 @@ class Ahead(NamedTuple):
     """Memory that will be needed soon, and how many bytes of it to ask for in each step."""
 
     place: Pointer
-    each: Traced
+    each: SSAValue
 
 
 def emit_products(
-    code: Code,
+    code: KernelBuilder,
     spec: IntegerSpec,
     height: int,
-    first: Sequence[Traced],
+    first: Sequence[SSAValue],
     x: Pointer,
-    row_bytes: Traced,
+    row_bytes: SSAValue,
     w: Pointer,
-    steps: Traced,
+    steps: SSAValue,
     lanes: int,
     ahead: Ahead | None = None,
-) -> list[Traced]:
+) -> list[SSAValue]:
     """The sums of `height` rows, int32 vectors row after row, that begin with `first`; x and w as they lie gathered
     and packed. All sums stay in registers. ahead: what is asked for meanwhile."""
     if spec.multiply == "signed matrices":
@@ -49,8 +49,8 @@ def emit_products(
     row_words = row_bytes / 4
     with code.loop(steps) as step:
         panel = w.at(step * (group * spec.width))
-        if spec.near:
-            soon = panel.at(spec.near * group * spec.width)
+        if spec.prefetch_distance:
+            soon = panel.at(spec.prefetch_distance * group * spec.width)
             for line in range(0, group * spec.width, LINE):
                 emit_prefetch(builder, soon.at(line).value, level=1)
         if ahead is not None:
@@ -66,19 +66,19 @@ def emit_products(
 
 
 def _matrix_products(
-    code: Code,
+    code: KernelBuilder,
     spec: IntegerSpec,
     height: int,
-    first: Sequence[Traced],
+    first: Sequence[SSAValue],
     x: Pointer,
-    row_bytes: Traced,
+    row_bytes: SSAValue,
     w: Pointer,
-    steps: Traced,
-) -> list[Traced]:
+    steps: SSAValue,
+) -> list[SSAValue]:
     """`emit_products` by products of matrices: two rows of x by two columns of w, whose four sums share a register. A
     last row without another is multiplied twice."""
-    builder, sums = code.builder, ir.VectorType(_I32, 4)
-    bytes_type = ir.VectorType(ir.IntType(8), 16)
+    builder, sums = code.builder, llvm_ir.VectorType(_I32, 4)
+    bytes_type = llvm_ir.VectorType(llvm_ir.IntType(8), 16)
     function = declared(builder, "llvm.aarch64.neon.smmla.v4i32.v16i8", sums, [sums, bytes_type, bytes_type])
     pairs = [(r, min(r + 1, height - 1)) for r in range(0, height, 2)]
     halves = [_picked(vector, vector, [2 * half, 2 * half + 1] * 2) for vector in first for half in (0, 1)]
@@ -104,35 +104,37 @@ def _matrix_products(
     return results
 
 
-def _picked(a: Traced, b: Traced, places: Sequence[int]) -> Traced:
+def _picked(a: SSAValue, b: SSAValue, places: Sequence[int]) -> SSAValue:
     """Elements of two vectors, one after the other, by their places."""
-    mask = ir.Constant(ir.VectorType(_I32, len(places)), list(places))
+    mask = llvm_ir.Constant(llvm_ir.VectorType(_I32, len(places)), list(places))
     return a.like(a.builder.shuffle_vector(a.value, b.value, mask))
 
 
-def _widened(vector: Traced, element: types.Type) -> ir.Value:
+def _widened(vector: SSAValue, element: types.ElementType) -> llvm_ir.Value:
     if vector.element is element:
         return vector.value
-    return vector.builder.sext(vector.value, ir.VectorType(element.llvm, vector.lanes))
+    return vector.builder.sext(vector.value, llvm_ir.VectorType(element.llvm, vector.lanes))
 
 
-def _byte_pairs(builder: ir.IRBuilder, left: ir.Value, right: ir.Value, lanes: int) -> ir.Value:
+def _byte_pairs(builder: llvm_ir.IRBuilder, left: llvm_ir.Value, right: llvm_ir.Value, lanes: int) -> llvm_ir.Value:
     """The sums of pairs of products of unsigned and signed bytes, in 16 bits."""
-    of_bytes = ir.VectorType(ir.IntType(8), 4 * lanes)
-    function = declared(builder, _BYTE_PAIRS[lanes], ir.VectorType(ir.IntType(16), 2 * lanes), [of_bytes] * 2)
+    of_bytes = llvm_ir.VectorType(llvm_ir.IntType(8), 4 * lanes)
+    function = declared(builder, _BYTE_PAIRS[lanes], llvm_ir.VectorType(llvm_ir.IntType(16), 2 * lanes), [of_bytes] * 2)
     return builder.call(function, [builder.bitcast(operand, of_bytes) for operand in (left, right)])
 
 
-def add_products(code: Code, multiply: str, total: Traced, left: ir.Value, right: ir.Value, lanes: int) -> Traced:
+def add_products(
+    code: KernelBuilder, multiply: str, total: SSAValue, left: llvm_ir.Value, right: llvm_ir.Value, lanes: int
+) -> SSAValue:
     """The sums with the products of a group added; `left` are 32 bits in each lane, `right` as many bits."""
-    builder, sums = code.builder, ir.VectorType(_I32, lanes)
+    builder, sums = code.builder, llvm_ir.VectorType(_I32, lanes)
     if multiply in ("dot", "signed dot"):
         return add_dot_products(total, total.like(builder.bitcast(right, sums)), total.like(left), multiply)
     if multiply in ("pairs", "byte pairs"):
-        pairs = ir.VectorType(ir.IntType(16), 2 * lanes)
+        pairs = llvm_ir.VectorType(llvm_ir.IntType(16), 2 * lanes)
         operands = [builder.bitcast(operand, pairs) for operand in (left, right)]
         if multiply == "byte pairs":
-            operands = [_byte_pairs(builder, left, right, lanes), ir.Constant(pairs, [1] * (2 * lanes))]
+            operands = [_byte_pairs(builder, left, right, lanes), llvm_ir.Constant(pairs, [1] * (2 * lanes))]
         function = declared(builder, _PAIRS[lanes], sums, [pairs] * 2)
         return total.like(builder.add(total.value, builder.call(function, operands)))
     return total.like(builder.add(total.value, builder.mul(left, right)))

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
+from jitonnx.emit.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.parts.layouts import WindowProduct
 from jitonnx.kernels.parts.packing import zeros
 from jitonnx.kernels.parts.sizes import below, larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
-from jitonnx.records import dataclass
+from jitonnx.support.records import dataclass
 
 if TYPE_CHECKING:
-    from jitonnx.target import Target
+    from jitonnx.target.machine import Target
 
 GROUPS = {"tiles": 4, "signed matrices": 8, "dot": 4, "signed dot": 4, "byte pairs": 4, "pairs": 2, "words": 1}
 """How products are summed, by the best that a CPU has, and how many products of one row and column an instruction sums
@@ -85,14 +85,14 @@ class IntegerSpec(KernelSpec):
     """Rows are gathered tap by tap. Otherwise there is one, rows are x_pixel apart, and no size of images is read."""
     result: str = "int32"
     """Element type of y."""
-    near: int = 0
+    prefetch_distance: int = 0
     """How many steps ahead of its use a panel is asked for, into the first-level cache; 0: not at all."""
-    paced: bool = False
+    paced_prefetch: bool = False
     """Whether tiles ask for the next panel at an even pace, into the second-level cache."""
 
     BUFFERS = IntegerBuffers
     SIZES = IntegerSizes
-    SETTLED = True
+    PRESCHEDULED = True
 
     @property
     def flipped(self) -> bool:
@@ -136,8 +136,8 @@ class IntegerSpec(KernelSpec):
         height, tiles, panels = self.rows[0], -(-rows // self.rows[0]), -(-given.out_channels // self.width)
         most = larger(_ROWS_BYTES // (self.row_bytes(depth) * height), 1)
         wanted = larger(smaller(rows * depth * given.out_channels // _TASK_PRODUCTS[self.multiply], _TASKS), 1)
-        near = below(depth * panels * self.width, _NEAR_BYTES)
-        row_tasks = larger(smaller(tiles, 1 + near * (wanted - 1)), larger(-(-tiles // most), 1))
+        prefetch_distance = below(depth * panels * self.width, _NEAR_BYTES)
+        row_tasks = larger(smaller(tiles, 1 + prefetch_distance * (wanted - 1)), larger(-(-tiles // most), 1))
         column_tasks = larger(smaller(panels, -(-wanted // row_tasks)), 1)
         rows_each, columns_each = -(-tiles // row_tasks) * height, -(-panels // column_tasks) * self.width
         return larger(rows_each, 1), larger(columns_each, 1)
@@ -237,4 +237,4 @@ def choose(
     if multiply == "tiles" or depth is None:
         return spec
     far = target.waits_for_l3 and columns > width and depth * columns > target.l2_bytes // 2
-    return replace(spec, near=target.steps_near(spec.panel_elements(depth)), paced=far)
+    return replace(spec, prefetch_distance=target.steps_near(spec.panel_elements(depth)), paced_prefetch=far)

@@ -7,17 +7,17 @@ for each output row, each vector of channels
 
 from __future__ import annotations
 
+from jitonnx.emit import llvm_ir, types
+from jitonnx.emit.builder import Kernel, KernelBuilder, Pointer, gathered, larger, remainder, smaller
+from jitonnx.emit.epilogue import Epilogue, Stage
+from jitonnx.emit.simd import convert
+from jitonnx.emit.ssa import SSAValue
 from jitonnx.kernels.convolution.taps import readers
 from jitonnx.kernels.integer.products import add_products
 from jitonnx.kernels.integer.spec import IntegerBuffers
 from jitonnx.kernels.integer_depthwise.spec import DepthwiseIntegerSizes, DepthwiseIntegerSpec
-from jitonnx.kernels.language import ir, types
-from jitonnx.kernels.language.code import Code, Kernel, Pointer, gathered, larger, remainder, smaller
-from jitonnx.kernels.language.epilogue import Epilogue, Stage
-from jitonnx.kernels.language.simd import convert
-from jitonnx.kernels.language.trace import Traced
 from jitonnx.kernels.parts.memory import copy_bytes
-from jitonnx.kernels.parts.tile import emit_finish
+from jitonnx.kernels.parts.microkernel import emit_finish
 
 _FLIP = 0x80
 
@@ -28,7 +28,7 @@ def build(spec: DepthwiseIntegerSpec, lanes: int, epilogue: Stage | None = None)
     if epilogue is None and result is not types.int32:
         raise ValueError(f"Bug: sums are int32, not {result}, without an epilogue")
 
-    def body(code: Code, begin: Traced, end: Traced) -> None:
+    def body(code: KernelBuilder, begin: SSAValue, end: SSAValue) -> None:
         _Depthwise(code, spec, lanes, Epilogue(code, epilogue, types.int32, lanes, result)).emit(begin, end)
 
     return body
@@ -37,7 +37,7 @@ def build(spec: DepthwiseIntegerSpec, lanes: int, epilogue: Stage | None = None)
 class _Depthwise:
     """Emits one kernel."""
 
-    def __init__(self, code: Code, spec: DepthwiseIntegerSpec, lanes: int, epilogue: Epilogue) -> None:
+    def __init__(self, code: KernelBuilder, spec: DepthwiseIntegerSpec, lanes: int, epilogue: Epilogue) -> None:
         self.code, self.spec, self.lanes, self.epilogue = code, spec, lanes, epilogue
         self.size = code.sizes(DepthwiseIntegerSizes)
         self.x, zero, self.w, self.sums, self.y = code.buffers(
@@ -49,7 +49,7 @@ class _Depthwise:
         self.band_row = self.size.band_width * self.size.channels
         self.columns = readers(spec.pixels, spec.strides[1], spec.kernel[1], spec.dilations[1])
 
-    def emit(self, begin: Traced, end: Traced) -> None:
+    def emit(self, begin: SSAValue, end: SSAValue) -> None:
         code, size, spec = self.code, self.size, self.spec
         blocks = (size.out_height + (size.task_rows - 1)) / size.task_rows
         with code.loop(end, begin) as task:
@@ -65,7 +65,7 @@ class _Depthwise:
 
     # ------------------------------------------------------------ the input rows
 
-    def _copy_band(self, image: Traced, start: Traced, rows: Traced) -> None:
+    def _copy_band(self, image: SSAValue, start: SSAValue, rows: SSAValue) -> None:
         """The input rows of `rows` output rows from `start` on, with the padding around them."""
         code, size, spec = self.code, self.size, self.spec
         top = start * spec.strides[0] - size.pad_top
@@ -75,7 +75,7 @@ class _Depthwise:
         with code.loop(count) as r:
             row = top + r
             target = code.scratch(types.uint8).at(r * self.band_row)
-            with code.either((row >= 0) & (row < size.height)) as (inside, outside):
+            with code.if_else((row >= 0) & (row < size.height)) as (inside, outside):
                 with inside:
                     self._fill(target, begin * size.channels)
                     source = self.x.at(image * size.x_image + row * size.x_row + (begin - size.pad_left) * size.x_pixel)
@@ -84,16 +84,16 @@ class _Depthwise:
                 with outside:
                     self._fill(target, self.band_row)
 
-    def _copy_pixels(self, target: Pointer, source: Pointer, count: Traced) -> None:
+    def _copy_pixels(self, target: Pointer, source: Pointer, count: SSAValue) -> None:
         size = self.size
-        with self.code.either(size.x_pixel.equals(size.channels)) as (together, apart):
+        with self.code.if_else(size.x_pixel.equals(size.channels)) as (together, apart):
             with together:
                 self._copy(target, source, count * size.channels)
             with apart, self.code.loop(count) as pixel:
                 self._copy(target.at(pixel * size.channels), source.at(pixel * size.x_pixel), size.channels)
 
-    def _copy(self, target: Pointer, source: Pointer, count: Traced) -> None:
-        def write(code: Code, target: Pointer, source: Pointer, count: Traced) -> None:
+    def _copy(self, target: Pointer, source: Pointer, count: SSAValue) -> None:
+        def write(code: KernelBuilder, target: Pointer, source: Pointer, count: SSAValue) -> None:
             width = code.target.vector_bytes
             if self.spec.signed:
                 copy_bytes(code, target, source, count, width, change=lambda vector: vector ^ _FLIP)
@@ -102,29 +102,29 @@ class _Depthwise:
 
         self.code.subroutine("copy_elements", [target, source, count], write, inline=False)
 
-    def _fill(self, target: Pointer, count: Traced) -> None:
+    def _fill(self, target: Pointer, count: SSAValue) -> None:
         """`count` times the zero point; up to a vector more may be written, where what follows is not there yet."""
         width = 4 * self.lanes
-        vector = self.zero.spread(width)
+        vector = self.zero.splat(width)
         with self.code.loop(count, step=width) as at:
             target.store(at, vector)
 
     # ------------------------------------------------------------ products
 
-    def _emit_row(self, band: Pointer, pixel: Traced, channel: Traced) -> None:
+    def _emit_row(self, band: Pointer, pixel: SSAValue, channel: SSAValue) -> None:
         """A vector of channels of an output row whose pixels begin with number `pixel` of all; `band`: its first
         input."""
         code, size, spec, lanes = self.code, self.size, self.spec, self.lanes
         width, words = spec.kernel[1], spec.words
-        live = size.channels - channel
-        mask = code.live(live, lanes)
+        active = size.channels - channel
+        mask = code.active(active, lanes)
         weights = [
             [self.w.at(size.channels * (tap * words + word)).load(channel, lanes, mask) for word in range(words)]
             for tap in range(width)
         ]
         first = code.number(types.int32, 0, lanes)
         if spec.shifted or spec.signed:
-            first = self.sums.load(channel, lanes, mask) * (-convert(self.zero, types.int32)).spread(lanes)
+            first = self.sums.load(channel, lanes, mask) * (-convert(self.zero, types.int32)).splat(lanes)
         with code.loop(size.out_width, step=spec.pixels) as column:
             sums = [first for _ in range(spec.pixels)]
             tile = band.at(column * spec.strides[1] * size.channels)
@@ -137,11 +137,11 @@ class _Depthwise:
             emit_finish(
                 *(code, self.epilogue, (spec.pixels, 1), [value.value for value in sums]),
                 self.y.at((pixel + column) * size.y_pixel + channel).value,
-                *(size.y_pixel.value, live.value, (code.integer(0), pixel + column, channel)),
+                *(size.y_pixel.value, active.value, (code.integer(0), pixel + column, channel)),
                 (size.out_width - column).value,
             )
 
-    def _joined(self, pixel: Pointer, word: int) -> ir.Value:
+    def _joined(self, pixel: Pointer, word: int) -> llvm_ir.Value:
         """A vector of channels: `group` kernel rows in each lane's 32 bits, from row `word * group` on; 0 behind the
         last."""
         spec, lanes, builder = self.spec, self.lanes, self.code.builder
@@ -151,7 +151,7 @@ class _Depthwise:
             parts += [self.code.number(types.uint8, 0, lanes)] * (4 - len(parts))
             order = [part * lanes + lane for lane in range(lanes) for part in range(4)]
             low, high = (gathered(parts[n : n + 2], range(2 * lanes)) for n in (0, 2))
-            return builder.bitcast(gathered([low, high], order).value, ir.VectorType(ir.IntType(32), lanes))
+            return builder.bitcast(gathered([low, high], order).value, llvm_ir.VectorType(llvm_ir.IntType(32), lanes))
         total = convert(parts[0], types.int32)
         for number, part in enumerate(parts[1:], 1):
             total = total ^ (convert(part, types.int32) << (number * 32 // spec.group))

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jitonnx.kernels.arguments import Size
+from jitonnx.emit.arguments import Size
 from jitonnx.kernels.integer.spec import GROUPS, IntegerBuffers
 from jitonnx.kernels.parts.layouts import WindowProduct
 from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
-from jitonnx.records import dataclass
+from jitonnx.support.records import dataclass
 
 if TYPE_CHECKING:
-    from jitonnx.target import Target
+    from jitonnx.target.machine import Target
 
 _TASKS = 16
 _TASK_PRODUCTS = 1 << 18
@@ -56,7 +56,7 @@ class DepthwiseIntegerSpec(KernelSpec):
 
     BUFFERS = IntegerBuffers
     SIZES = DepthwiseIntegerSizes
-    SETTLED = True
+    PRESCHEDULED = True
 
     @property
     def group(self) -> int:

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from jitonnx.emit import types
+from jitonnx.emit.builder import Kernel, KernelBuilder, Pointer, remainder, smaller
+from jitonnx.emit.epilogue import Epilogue, Stage
+from jitonnx.emit.simd import convert, reduce_add
+from jitonnx.emit.ssa import SSAValue, select
 from jitonnx.kernels.integer.products import emit_products
-from jitonnx.kernels.integer_matrices.spec import MatricesBuffers, MatricesSizes, MatricesSpec
-from jitonnx.kernels.language import types
-from jitonnx.kernels.language.code import Code, Kernel, Pointer, remainder, smaller
-from jitonnx.kernels.language.epilogue import Epilogue, Stage
-from jitonnx.kernels.language.simd import convert, reduce_add
-from jitonnx.kernels.language.trace import Traced, select
+from jitonnx.kernels.integer_matrices.spec import IntegerMatricesSizes, IntegerMatricesSpec, MatricesBuffers
 from jitonnx.kernels.parts.memory import copy_bytes
-from jitonnx.kernels.parts.tile import emit_finish
+from jitonnx.kernels.parts.microkernel import emit_finish
 
 _FLIP = 0x80
 _MASKED_BYTES = 64
@@ -29,13 +29,13 @@ _WORDS = {1: types.int8, 2: types.int16, 4: types.int32, 8: types.int64}
 """The products of one row and column that an instruction sums, side by side."""
 
 
-def build(spec: MatricesSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
+def build(spec: IntegerMatricesSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
     """The kernel of `spec` for vectors of `lanes` int32."""
     result = getattr(types, spec.product.result)
     if epilogue is None and result is not types.int32:
         raise ValueError(f"Bug: sums are int32, not {result}, without an epilogue")
 
-    def body(code: Code, begin: Traced, end: Traced) -> None:
+    def body(code: KernelBuilder, begin: SSAValue, end: SSAValue) -> None:
         _Matrices(code, spec, lanes, Epilogue(code, epilogue, types.int32, lanes, result)).emit(begin, end)
 
     return body
@@ -44,9 +44,9 @@ def build(spec: MatricesSpec, lanes: int, epilogue: Stage | None = None) -> Kern
 class _Matrices:
     """Emits one kernel."""
 
-    def __init__(self, code: Code, spec: MatricesSpec, lanes: int, epilogue: Epilogue) -> None:
+    def __init__(self, code: KernelBuilder, spec: IntegerMatricesSpec, lanes: int, epilogue: Epilogue) -> None:
         self.code, self.spec, self.product, self.lanes, self.epilogue = code, spec, spec.product, lanes, epilogue
-        self.size = code.sizes(MatricesSizes)
+        self.size = code.sizes(IntegerMatricesSizes)
         of_a = types.int8 if spec.product.signed else types.uint8
         of_b = types.int8 if spec.b_signed else types.uint8
         self.buffers = code.buffers(
@@ -67,7 +67,7 @@ class _Matrices:
         self.groups = steps * (self.product.step // self.product.group)
         """They are those of packed rows, padding included."""
 
-    def emit(self, begin: Traced, end: Traced) -> None:
+    def emit(self, begin: SSAValue, end: SSAValue) -> None:
         code, size, spec = self.code, self.size, self.spec
         parts = (size.m + (size.task_rows - 1)) / size.task_rows
         self._fill_ones()
@@ -80,17 +80,17 @@ class _Matrices:
             c = self.buffers.c.at(outer * size.c_outer + inner * size.c_inner)
             self._gather(a, count)
             with code.loop(size.n, step=self.product.width) as column:
-                live = smaller(size.n - column, self.product.width)
+                active = smaller(size.n - column, self.product.width)
                 if spec.by_column:
-                    self._pack_columns(b.at(column * size.b_column), live)
+                    self._pack_columns(b.at(column * size.b_column), active)
                 else:
-                    self._pack_rows(b.at(column), live)
+                    self._pack_rows(b.at(column), active)
                 self._sum_columns()
                 self._multiply(matrix, first_row, count, column, c)
 
     # ------------------------------------------------------------ a
 
-    def _a_zero(self) -> Traced:
+    def _a_zero(self) -> SSAValue:
         """a's zero point as rows are gathered, an int32."""
         flipped = (_FLIP if self.product.signed else -_FLIP) if self.product.flipped else 0
         zero = self.code.number(types.int32, 0)
@@ -98,14 +98,14 @@ class _Matrices:
             zero = convert(self.buffers.a_zero.load(0), types.int32)
         return zero + flipped
 
-    def _b_zero(self) -> Traced:
+    def _b_zero(self) -> SSAValue:
         """b's zero point as panels are packed, an int32."""
         zero = self.code.number(types.int32, 0)
         if self.spec.b_shifted:
             zero = convert(self.buffers.b_zero.load(0), types.int32)
         return zero if self.spec.b_signed else zero - _FLIP
 
-    def _gather(self, a: Pointer, count: Traced) -> None:
+    def _gather(self, a: Pointer, count: SSAValue) -> None:
         """The rows of the task side by side, and what b's zero point takes off of each row's products."""
         code, size, spec = self.code, self.size, self.spec
         scratch, element = code.scratch(types.uint8), _ELEMENTS[self.product.row_itemsize]
@@ -126,10 +126,10 @@ class _Matrices:
             if spec.sums_rows:
                 self.row_terms.store(row, (self._sum(source, size.k) + shift) * negative)
 
-    def _changed(self, part: Traced, element: types.Type) -> Traced:
+    def _changed(self, part: SSAValue, element: types.ElementType) -> SSAValue:
         return part ^ -_FLIP if self.product.flipped else convert(part, element)
 
-    def _sum(self, source: Pointer, count: Traced) -> Traced:
+    def _sum(self, source: Pointer, count: SSAValue) -> SSAValue:
         """The sum of `count` bytes, an int32."""
         code, lanes = self.code, self.lanes
         total = code.variable(code.number(types.int32, 0, lanes))
@@ -143,18 +143,18 @@ class _Matrices:
 
     # ------------------------------------------------------------ b
 
-    def _pack_columns(self, b: Pointer, live: Traced) -> None:
+    def _pack_columns(self, b: Pointer, active: SSAValue) -> None:
         """A panel of columns whose elements lie side by side: word by word. Columns that are not there are left out:
         what they give is not stored."""
         code, size, group, width = self.code, self.size, self.product.group, self.product.width
         words, element = self.panel.to(_WORDS[group]), _WORDS[group]
         whole, rest = size.k / group, remainder(size.k, code.integer(group))
 
-        def word(source: Pointer, at: Traced) -> Traced:
+        def word(source: Pointer, at: SSAValue) -> SSAValue:
             loaded = self._flipped(source.load(at, group))
-            return Traced(code.builder, element, code.builder.bitcast(loaded.value, element.llvm))
+            return SSAValue(code.builder, element, code.builder.bitcast(loaded.value, element.llvm))
 
-        with code.loop(live) as column:
+        with code.loop(active) as column:
             source, target = b.at(column * size.b_column), words.at(column)
             with code.loop(whole) as step:
                 target.store(step * width, word(source, step * group))
@@ -165,63 +165,63 @@ class _Matrices:
                 with code.loop(rest) as place:
                     last.store(place, self._flipped(source.load(whole * group + place)))
 
-    def _pack_rows(self, b: Pointer, live: Traced) -> None:
+    def _pack_rows(self, b: Pointer, active: SSAValue) -> None:
         """A panel of rows: of as many as a word holds, vectors of their elements are joined."""
         code, size, group, width = self.code, self.size, self.product.group, self.product.width
         words, whole = self.panel.to(_WORDS[group]), size.k / group
         with code.loop(whole) as step:
-            self._pack_group(b.at(step * group * size.b_row), words.at(step * width), live, code.integer(group))
+            self._pack_group(b.at(step * group * size.b_row), words.at(step * width), active, code.integer(group))
         rest = remainder(size.k, code.integer(group))
-        with code.when(rest > 0):
-            self._pack_group(b.at(whole * group * size.b_row), words.at(whole * width), live, rest)
+        with code.if_then(rest > 0):
+            self._pack_group(b.at(whole * group * size.b_row), words.at(whole * width), active, rest)
         zeros = code.number(words.element, 0, self.lanes)
         with code.loop(self.groups * width, (size.k + (group - 1)) / group * width, self.lanes) as place:
             words.store(place, zeros)
 
-    def _pack_group(self, b: Pointer, words: Pointer, live: Traced, rows: Traced) -> None:
+    def _pack_group(self, b: Pointer, words: Pointer, active: SSAValue, rows: SSAValue) -> None:
         """Pack as many rows as a word holds, of which `rows` are there, into the words of a panel."""
 
-        def write(code: Code, b: Pointer, words: Pointer, live: Traced, rows: Traced) -> None:
+        def write(code: KernelBuilder, b: Pointer, words: Pointer, active: SSAValue, rows: SSAValue) -> None:
             inner = _Matrices(code, self.spec, self.lanes, self.epilogue)
-            inner._write_group(b, words, live, rows)
+            inner._write_group(b, words, active, rows)
 
-        self.code.subroutine("pack_group", [b, words, live, rows], write, inline=False)
+        self.code.subroutine("pack_group", [b, words, active, rows], write, inline=False)
 
-    def _write_group(self, b: Pointer, words: Pointer, live: Traced, rows: Traced) -> None:
+    def _write_group(self, b: Pointer, words: Pointer, active: SSAValue, rows: SSAValue) -> None:
         code, size, group, width = self.code, self.size, self.product.group, self.product.width
         lanes, element = self.lanes, _WORDS[group]
 
-        def joined(column: int, part: Traced | None) -> Traced:
+        def joined(column: int, part: SSAValue | None) -> SSAValue:
             total = code.number(element, 0, lanes)
             for place in range(group):
                 there = code.integer(place) < rows
                 source = b.at(size.b_row * place).unless(~there, b).at(column)
                 loaded = self._flipped(source.load(0, lanes, part))
-                unsigned = Traced(code.builder, types.uint8, loaded.value)
+                unsigned = SSAValue(code.builder, types.uint8, loaded.value)
                 wide = convert(unsigned, element) if group > 1 else loaded
-                wide = select(there.spread(lanes), wide, wide.constant(0))
+                wide = select(there.splat(lanes), wide, wide.constant(0))
                 total = total | (wide << (8 * place)) if place else wide
             return total
 
         if code.target.vector_bytes == _MASKED_BYTES:
             for column in range(0, width, lanes):
-                words.store(column, joined(column, live - column))
+                words.store(column, joined(column, active - column))
             return
         for column in range(0, width, lanes):
-            with code.either(live >= column + lanes) as (whole, part):
+            with code.if_else(active >= column + lanes) as (whole, part):
                 with whole:
                     words.store(column, joined(column, None))
-                with part, code.loop(live - column) as at, code.loop(group) as place:
+                with part, code.loop(active - column) as at, code.loop(group) as place:
                     byte = words.to(types.int8).at((at + column) * group)
-                    with code.either(place < rows) as (there, padded):
+                    with code.if_else(place < rows) as (there, padded):
                         with there:
                             byte.store(place, self._flipped(b.load(place * size.b_row + column + at)))
                         with padded:
                             byte.store(place, code.number(types.int8, 0))
 
-    def _flipped(self, part: Traced) -> Traced:
+    def _flipped(self, part: SSAValue) -> SSAValue:
         """Bytes of b as int8."""
-        signed = Traced(self.code.builder, types.int8, part.value)
+        signed = SSAValue(self.code.builder, types.int8, part.value)
         return signed if self.spec.b_signed else signed ^ -_FLIP
 
     def _fill_ones(self) -> None:
@@ -239,7 +239,7 @@ class _Matrices:
             for number, zero in enumerate(zeros):
                 self.column_terms.store(number * lanes, zero)
             return
-        factor = (code.number(types.int32, 0) - self._a_zero()).spread(lanes)
+        factor = (code.number(types.int32, 0) - self._a_zero()).splat(lanes)
         found = emit_products(
             code, self.product, 1, zeros, self.ones, self.size.row_bytes, self.panel, self.groups, lanes
         )
@@ -248,7 +248,7 @@ class _Matrices:
 
     # ------------------------------------------------------------ products
 
-    def _multiply(self, matrix: Traced, first_row: Traced, count: Traced, column: Traced, c: Pointer) -> None:
+    def _multiply(self, matrix: SSAValue, first_row: SSAValue, count: SSAValue, column: SSAValue, c: Pointer) -> None:
         """All rows of the task times the panel: the highest tiles, then the least that does for what remains."""
         code, heights, done = self.code, self.product.rows, self.code.integer(0)
         for number, height in enumerate(heights):
@@ -259,41 +259,61 @@ class _Matrices:
             done = end
 
     def _tile(
-        self, height: int, matrix: Traced, first_row: Traced, r: Traced, live: Traced, column: Traced, c: Pointer
+        self,
+        height: int,
+        matrix: SSAValue,
+        first_row: SSAValue,
+        r: SSAValue,
+        active: SSAValue,
+        column: SSAValue,
+        c: Pointer,
     ) -> None:
         def write(
-            code: Code, matrix: Traced, first_row: Traced, r: Traced, live: Traced, column: Traced, c: Pointer
+            code: KernelBuilder,
+            matrix: SSAValue,
+            first_row: SSAValue,
+            r: SSAValue,
+            active: SSAValue,
+            column: SSAValue,
+            c: Pointer,
         ) -> None:
             inner = _Matrices(code, self.spec, self.lanes, self.epilogue)
-            inner._write_tile(height, matrix, first_row, r, live, column, c)
+            inner._write_tile(height, matrix, first_row, r, active, column, c)
 
-        arguments: list[Traced | Pointer] = [matrix, first_row, r, live, column, c]
+        arguments: list[SSAValue | Pointer] = [matrix, first_row, r, active, column, c]
         self.code.subroutine(f"tile.{height}", arguments, write, inline=False)
 
     def _write_tile(
-        self, height: int, matrix: Traced, first_row: Traced, r: Traced, live: Traced, column: Traced, c: Pointer
+        self,
+        height: int,
+        matrix: SSAValue,
+        first_row: SSAValue,
+        r: SSAValue,
+        active: SSAValue,
+        column: SSAValue,
+        c: Pointer,
     ) -> None:
         code, size, product = self.code, self.size, self.product
         x, vectors = code.scratch(types.uint8).at(r * size.row_bytes), product.width // self.lanes
         first = [self.column_terms.load(vector * self.lanes, self.lanes) for vector in range(vectors)]
         sums = emit_products(code, product, height, first, x, size.row_bytes, self.panel, self.groups, self.lanes)
-        self._finish(height, sums, matrix, first_row, r, column, live, c)
+        self._finish(height, sums, matrix, first_row, r, column, active, c)
 
     def _finish(
         self,
         height: int,
-        sums: Sequence[Traced],
-        matrix: Traced,
-        first_row: Traced,
-        r: Traced,
-        column: Traced,
-        live: Traced,
+        sums: Sequence[SSAValue],
+        matrix: SSAValue,
+        first_row: SSAValue,
+        r: SSAValue,
+        column: SSAValue,
+        active: SSAValue,
         c: Pointer,
     ) -> None:
         """What b's zero point takes off, the epilogue, and into c."""
         code, size, vectors = self.code, self.size, len(sums) // height
         if self.spec.sums_rows:
-            terms = [self.row_terms.load(r + i).spread(self.lanes) for i in range(height)]
+            terms = [self.row_terms.load(r + i).splat(self.lanes) for i in range(height)]
             sums = [total + terms[number // vectors] for number, total in enumerate(sums)]
         row = first_row + r
         emit_finish(
@@ -303,7 +323,7 @@ class _Matrices:
             sums=[vector.value for vector in sums],
             c=c.at(row * size.c_row + column).value,
             ldc=size.c_row.value,
-            live=(size.n - column).value,
+            active=(size.n - column).value,
             place=(matrix, row, column),
-            rows_live=live.value,
+            rows_live=active.value,
         )

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
+from jitonnx.emit.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.gemm.spec import GemmGiven
 from jitonnx.kernels.integer.spec import STEP, IntegerSpec
 from jitonnx.kernels.integer.spec import choose as choose_integer
 from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
-from jitonnx.records import dataclass
+from jitonnx.support.records import dataclass
 
 if TYPE_CHECKING:
-    from jitonnx.target import Target
+    from jitonnx.target.machine import Target
 
 _TASKS = 16
 _TASK_PRODUCTS = 1 << 20
@@ -33,7 +33,7 @@ class MatricesBuffers(Arguments):
     c: Buffer = result()
 
 
-class MatricesSizes(GemmGiven):
+class IntegerMatricesSizes(GemmGiven):
     task_rows: Size
     row_bytes: Size
     panel_at: Size
@@ -41,7 +41,7 @@ class MatricesSizes(GemmGiven):
 
 
 @dataclass(frozen=True)
-class MatricesSpec(KernelSpec):
+class IntegerMatricesSpec(KernelSpec):
     """c[batch, m, n] = epilogue((a[batch, m, k] - a_zero) @ (b[batch, k, n] - b_zero)), in int32.
 
     Matrices lie as GemmSpec has it; a_column is 1, and so is b_row with `by_column`, otherwise b_column. To the
@@ -66,8 +66,8 @@ class MatricesSpec(KernelSpec):
     """The elements of a column of b lie side by side, otherwise those of a row."""
 
     BUFFERS: ClassVar[type[MatricesBuffers]] = MatricesBuffers
-    SIZES: ClassVar[type[MatricesSizes]] = MatricesSizes
-    SETTLED: ClassVar[bool] = True
+    SIZES: ClassVar[type[IntegerMatricesSizes]] = IntegerMatricesSizes
+    PRESCHEDULED: ClassVar[bool] = True
 
     @property
     def product(self) -> IntegerSpec:
@@ -85,12 +85,12 @@ class MatricesSpec(KernelSpec):
         """Whether the rows of a are summed: for b's zero point, that of bytes with flipped sign bits among them."""
         return self.b_shifted or not self.b_signed
 
-    def complete(self, sizes: GemmGiven) -> MatricesSizes:
+    def complete(self, sizes: GemmGiven) -> IntegerMatricesSizes:
         row_bytes = self.product.row_bytes(sizes.k)
         rows = self._task_rows(sizes, row_bytes)
         behind = (rows + 1) * row_bytes + 4 * self.product.width + 4 * (rows + STEP)
         panel = -(-behind // STEP) * STEP
-        return MatricesSizes.following(sizes, task_rows=rows, row_bytes=row_bytes, panel_at=panel)
+        return IntegerMatricesSizes.following(sizes, task_rows=rows, row_bytes=row_bytes, panel_at=panel)
 
     def _task_rows(self, sizes: GemmGiven, row_bytes: Any) -> Any:
         """Rows of a task, in whole tiles: all of a matrix, or some where there are fewer matrices than tasks pay."""
@@ -102,15 +102,15 @@ class MatricesSpec(KernelSpec):
         parts = larger(smaller(tiles, -(-wanted // matrices)), -(-tiles // most))
         return -(-tiles // parts) * height
 
-    def tasks(self, sizes: MatricesSizes) -> int:
+    def tasks(self, sizes: IntegerMatricesSizes) -> int:
         return sizes.outer * sizes.inner * -(-sizes.m // sizes.task_rows)
 
-    def scratch_bytes(self, sizes: MatricesSizes) -> int:
+    def scratch_bytes(self, sizes: IntegerMatricesSizes) -> int:
         """The task's gathered rows; what zero points take off of each column of a panel, a row of ones,
         what they take off of each row, also of a last tile's rows that are not there; a panel."""
         return sizes.panel_at + self.product.panel_elements(sizes.k)
 
-    def work(self, sizes: MatricesSizes) -> Work:
+    def work(self, sizes: IntegerMatricesSizes) -> Work:
         matrices = sizes.outer * sizes.inner
         m, n, k = sizes.m, sizes.n, sizes.k
         bytes_each = m * k + n * k + m * n * np.dtype(self.product.result).itemsize
@@ -126,11 +126,11 @@ def choose_matrices(
     shifted: tuple[bool, bool],
     by_column: bool,
     result: str,
-) -> MatricesSpec:
+) -> IntegerMatricesSpec:
     """The kernel for m x n results (None: known only at run time) on a CPU; signed, shifted: of a and of b."""
     columns = STEP if n is None else n
     product = choose_integer(
         columns, m, target, signed=signed[0], shifted=shifted[0], windows=False, result=result, tiles=False
     )
     how = (product.multiply, product.rows, product.width)
-    return MatricesSpec(*how, signed[0], shifted[0], result, signed[1], shifted[1], by_column)
+    return IntegerMatricesSpec(*how, signed[0], shifted[0], result, signed[1], shifted[1], by_column)

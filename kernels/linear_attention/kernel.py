@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jitonnx.kernels.language import types
-from jitonnx.kernels.language.code import Code, Kernel, Mask, Pointer, Variable, remainder
-from jitonnx.kernels.language.epilogue import Stage
-from jitonnx.kernels.language.trace import Traced, fma
+from jitonnx.emit import types
+from jitonnx.emit.builder import Kernel, KernelBuilder, Mask, Pointer, Variable, remainder
+from jitonnx.emit.epilogue import Stage
+from jitonnx.emit.ssa import SSAValue, fma
 from jitonnx.kernels.linear_attention.spec import (
     COLUMNS,
     LinearAttentionBuffers,
@@ -29,7 +29,7 @@ def build(spec: LinearAttentionSpec, lanes: int, epilogue: Stage | None = None) 
 class _Kernel:
     """Emits the code of one spec."""
 
-    def __init__(self, code: Code, spec: LinearAttentionSpec, lanes: int) -> None:
+    def __init__(self, code: KernelBuilder, spec: LinearAttentionSpec, lanes: int) -> None:
         self.code, self.spec, self.lanes = code, spec, lanes
         self.size = code.sizes(LinearAttentionSizes)
         self.buffers = code.buffers(LinearAttentionBuffers, types.float32)
@@ -37,14 +37,14 @@ class _Kernel:
         self.places = range(0, COLUMNS, lanes)
         self.masks: list[Mask] = []
 
-    def emit(self, begin: Traced, end: Traced) -> None:
+    def emit(self, begin: SSAValue, end: SSAValue) -> None:
         """The tasks."""
         code, size = self.code, self.size
         blocks = (size.columns + (COLUMNS - 1)) / COLUMNS
         with code.loop(end, begin) as task:
             unit, first = task / blocks, remainder(task, blocks) * COLUMNS
             batch, head = unit / size.heads, remainder(unit, size.heads)
-            self.masks = [code.live(size.columns - first - place, self.lanes) for place in self.places]
+            self.masks = [code.active(size.columns - first - place, self.lanes) for place in self.places]
             start = unit * size.rows * size.columns + first
             self._begin(start)
             rows = {}
@@ -60,7 +60,7 @@ class _Kernel:
                     part = self.state.load(row * COLUMNS + place, self.lanes)
                     self.buffers.present.store(start + row * size.columns + place, part, mask)
 
-    def _begin(self, start: Traced) -> None:
+    def _begin(self, start: SSAValue) -> None:
         """The state before the first step."""
         zero = self.code.number(types.float32, 0.0, self.lanes)
         with self.code.loop(self.size.rows) as row:
@@ -82,30 +82,30 @@ class _Kernel:
                 self._fade(at, row, sums)
         added = [at["v"].load(place, self.lanes, mask) for place, mask in zip(self.places, self.masks, strict=True)]
         if spec.delta:
-            beta = code.spread(at["beta"].load(0), self.lanes)
+            beta = code.splat(at["beta"].load(0), self.lanes)
             added = [beta * (new - old.get()) for new, old in zip(added, sums, strict=True)]
         for first in range(0, spec.group, HEADS):
             self._read(at, range(first, min(first + HEADS, spec.group)), added if first == 0 else None)
 
-    def _fade(self, at: dict[str, Pointer], row: Traced, sums: Sequence[Variable]) -> None:
+    def _fade(self, at: dict[str, Pointer], row: SSAValue, sums: Sequence[Variable]) -> None:
         """A row times its factor, and its part of Sᵀ k."""
         code, spec, lanes = self.code, self.spec, self.lanes
-        key = code.spread(at["k"].load(row), lanes)
+        key = code.splat(at["k"].load(row), lanes)
         for place, total in zip(self.places, sums, strict=True):
             part = self.state.load(row * COLUMNS + place, lanes)
             if spec.gated:
-                part = part * code.spread(at["factor"].load(row * self.size.factor_row), lanes)
+                part = part * code.splat(at["factor"].load(row * self.size.factor_row), lanes)
                 self.state.store(row * COLUMNS + place, part)
             if spec.delta:
                 total.set(fma(part, key, total.get()))
 
-    def _read(self, at: dict[str, Pointer], heads: range, added: Sequence[Traced] | None) -> None:
+    def _read(self, at: dict[str, Pointer], heads: range, added: Sequence[SSAValue] | None) -> None:
         """What some heads of q read of the state, to which k times `added` is added before, if it is given."""
         code, size, lanes = self.code, self.size, self.lanes
         totals = [self._zeros() for _ in heads]
         with code.loop(size.rows) as row:
-            queries = [code.spread(at["q"].load(size.q_head * head + row), lanes) for head in heads]
-            key = code.spread(at["k"].load(row), lanes)
+            queries = [code.splat(at["q"].load(size.q_head * head + row), lanes) for head in heads]
+            key = code.splat(at["k"].load(row), lanes)
             for number, place in enumerate(self.places):
                 part = self.state.load(row * COLUMNS + place, lanes)
                 if added is not None:

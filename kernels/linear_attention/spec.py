@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
+from jitonnx.emit.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.spec import KernelSpec, Work
-from jitonnx.records import dataclass
+from jitonnx.support.records import dataclass
 
 COLUMNS = 32
 """Columns of the state that a task holds: of 128 rows they take 16 KiB, which stay in the first-level cache."""

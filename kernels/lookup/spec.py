@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
+from jitonnx.emit.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.parts.sizes import larger
 from jitonnx.kernels.spec import KernelSpec, Work
-from jitonnx.records import dataclass
+from jitonnx.support.records import dataclass
 
 _TASK_BYTES = 1 << 16
 """Bytes of a task: some microseconds of work."""
@@ -40,7 +40,7 @@ class LookupSpec(KernelSpec):
 
     BUFFERS = LookupBuffers
     SIZES = LookupSizes
-    SETTLED = True
+    PRESCHEDULED = True
 
     def complete(self, sizes: LookupGiven) -> LookupSizes:
         rows = larger(_TASK_BYTES // larger(sizes.length, 1), 1)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitonnx.kernels.language import types
-from jitonnx.kernels.language.code import Code, Kernel, Mask, Pointer, each_vector, remainder
-from jitonnx.kernels.language.epilogue import Epilogue, Stage
-from jitonnx.kernels.language.trace import Traced, fma, sqrt
+from jitonnx.emit import types
+from jitonnx.emit.builder import Kernel, KernelBuilder, Mask, Pointer, each_vector, remainder
+from jitonnx.emit.epilogue import Epilogue, Stage
+from jitonnx.emit.mathematics import vecmath
+from jitonnx.emit.ssa import SSAValue, fma, sqrt
 from jitonnx.kernels.lrn.spec import LRNSpec
-from jitonnx.kernels.mathematics import vecmath
 from jitonnx.kernels.parts.layouts import Pixels, UnaryBuffers
 
 
@@ -21,7 +21,7 @@ def build(spec: LRNSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
 class _Kernel:
     """Emits the code of one spec."""
 
-    def __init__(self, code: Code, spec: LRNSpec, lanes: int, epilogue: Any) -> None:
+    def __init__(self, code: KernelBuilder, spec: LRNSpec, lanes: int, epilogue: Any) -> None:
         self.code, self.spec, self.lanes = code, spec, lanes
         self.epilogue = Epilogue(code, epilogue, types.float32, lanes)
         self.size = code.sizes(Pixels)
@@ -29,7 +29,7 @@ class _Kernel:
         self.squares = code.scratch(types.float32)
         self.before = (spec.size - 1) // 2
 
-    def emit(self, begin: Traced, end: Traced) -> None:
+    def emit(self, begin: SSAValue, end: SSAValue) -> None:
         """The tasks."""
         code, size = self.code, self.size
         zero = code.number(types.float32, 0.0, self.lanes)
@@ -52,23 +52,23 @@ class _Kernel:
         with code.loop(self.spec.size // 2, step=lanes) as at:
             self.squares.store(channels + self.before + at, code.number(types.float32, 0.0, lanes))
 
-    def _pixel(self, x: Pointer, y: Pointer, image: Traced, number: Traced) -> None:
+    def _pixel(self, x: Pointer, y: Pointer, image: SSAValue, number: SSAValue) -> None:
         code, lanes, spec = self.code, self.lanes, self.spec
 
-        def piece(channel: Traced, width: int, mask: Mask | None, live: Traced) -> None:
+        def piece(channel: SSAValue, width: int, mask: Mask | None, active: SSAValue) -> None:
             total = code.variable(code.number(types.float32, 0.0, width))
             with code.loop(spec.size) as neighbour:
                 total.set(total.get() + self.squares.load(channel + neighbour, width))
             base = fma(total.get(), spec.alpha / spec.size, total.get().constant(spec.bias))
             value = x.load(channel, width, mask) / self._power(base)
             for first in range(0, width, lanes):
-                part, rest = code.part(value, first, lanes), None if mask is None else live - first
+                part, rest = code.part(value, first, lanes), None if mask is None else active - first
                 here = code.integer(lanes) if rest is None else rest
                 y.store(channel + first, self.epilogue(code, part, image, number, channel + first, here), rest)
 
         each_vector(code, self.size.channels, lanes, piece)
 
-    def _power(self, base: Traced) -> Traced:
+    def _power(self, base: SSAValue) -> SSAValue:
         """base ** beta. 0.75, what networks use, takes two square roots."""
         beta = self.spec.beta
         if beta == 1.0:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jitonnx.kernels.parts.layouts import Pixels, UnaryBuffers
 from jitonnx.kernels.spec import KernelSpec, Work
-from jitonnx.records import dataclass
+from jitonnx.support.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 
+from jitonnx.emit import llvm_ir, types
+from jitonnx.emit.builder import Kernel, KernelBuilder, Pointer, Variable, gathered, remainder, shuffled, smaller
+from jitonnx.emit.epilogue import Epilogue, Stage
+from jitonnx.emit.half import narrow_for_products
+from jitonnx.emit.instructions import add_dot_products
+from jitonnx.emit.simd import convert, maximum, reduce_add, reduce_max
+from jitonnx.emit.ssa import SSAValue, absolute, fma, rint, select
 from jitonnx.kernels.bfloat16.spec import STEP
-from jitonnx.kernels.language import ir, types
-from jitonnx.kernels.language.code import Code, Kernel, Pointer, Variable, gathered, remainder, shuffled, smaller
-from jitonnx.kernels.language.epilogue import Epilogue, Stage
-from jitonnx.kernels.language.half import narrow_for_products
-from jitonnx.kernels.language.instructions import add_dot_products
-from jitonnx.kernels.language.simd import convert, maximum, reduce_add, reduce_max
-from jitonnx.kernels.language.trace import Traced, absolute, fma, rint, select
 from jitonnx.kernels.nbits.spec import (
     CHUNK,
     DIGITS,
@@ -37,11 +37,11 @@ from jitonnx.kernels.nbits.spec import (
     RowsSpec,
 )
 from jitonnx.kernels.parts.amx import clear, configured, multiply, store
+from jitonnx.kernels.parts.amx_products import SUMS_BYTES
 from jitonnx.kernels.parts.layouts import LINE, TILE
-from jitonnx.kernels.parts.tile import emit_accumulate, emit_finish, emit_prefetch, row_offsets
-from jitonnx.kernels.parts.tiled_products import SUMS_BYTES
+from jitonnx.kernels.parts.microkernel import emit_accumulate, emit_finish, emit_prefetch, row_offsets
 
-_I64 = ir.IntType(64)
+_I64 = llvm_ir.IntType(64)
 _UNROLLED = 32
 """Numbers of a column that are written out; longer blocks are loops over as many."""
 _FEW_TOGETHER = 4
@@ -63,7 +63,7 @@ def build(spec: NBitsSpec | RowsSpec, lanes: int, epilogue: Stage | None = None)
     if spec.width != VECTORS * lanes:
         raise ValueError(f"Bug: panels {spec.width} wide are not {VECTORS} vectors of {lanes}")
 
-    def body(code: Code, begin: Traced, end: Traced) -> None:
+    def body(code: KernelBuilder, begin: SSAValue, end: SSAValue) -> None:
         _NBits(code, spec, lanes, Epilogue(code, epilogue, types.float32, lanes)).emit(begin, end)
 
     return body
@@ -72,72 +72,72 @@ def build(spec: NBitsSpec | RowsSpec, lanes: int, epilogue: Stage | None = None)
 class _Rows:
     """Emits the kernel that prepares rows."""
 
-    def __init__(self, code: Code, spec: RowsSpec) -> None:
+    def __init__(self, code: KernelBuilder, spec: RowsSpec) -> None:
         self.code, self.spec = code, spec
         self.size = code.sizes(RowsSizes)
         left = types.int8 if spec.digits else types.float32
         self.a, self.left, self.factors = code.buffers(RowsBuffers, types.float32, left=left)
 
-    def emit(self, begin: Traced, end: Traced) -> None:
+    def emit(self, begin: SSAValue, end: SSAValue) -> None:
         code, size, block = self.code, self.size, self.spec.block
         blocks = (size.k + (block - 1)) / block
         with code.loop(end, begin) as row, code.loop(blocks) as number:
             a = self.a.at(row * size.a_row + number * block)
             factors = self.factors.at((row * blocks + number) * 2)
             at = (row * blocks + number) * block
-            live = size.k - number * block
+            active = size.k - number * block
             if self.spec.rounded:
-                with code.either(size.m <= FEW_ROWS) as (few, many):
+                with code.if_else(size.m <= FEW_ROWS) as (few, many):
                     with few:
-                        self._prepare(a, live, at, factors)
+                        self._prepare(a, active, at, factors)
                     with many:
-                        self._round(a, live, self.left.to(types.uint16).at(at))
+                        self._round(a, active, self.left.to(types.uint16).at(at))
             else:
-                self._prepare(a, live, at, factors)
+                self._prepare(a, active, at, factors)
 
-    def _prepare(self, a: Pointer, live: Traced, at: Traced, factors: Pointer) -> None:
+    def _prepare(self, a: Pointer, active: SSAValue, at: SSAValue, factors: Pointer) -> None:
         """A block of a row that is one of few."""
         if self.spec.digits:
-            self._quantise(a, live, self.left.at(at * DIGITS), factors)
+            self._quantise(a, active, self.left.at(at * DIGITS), factors)
         else:
-            self._copy(a, live, self.left.at(at), factors)
+            self._copy(a, active, self.left.at(at), factors)
 
-    def _round(self, a: Pointer, live: Traced, left: Pointer) -> None:
+    def _round(self, a: Pointer, active: SSAValue, left: Pointer) -> None:
         with self.code.loop(self.spec.block, step=2 * CHUNK) as at:
-            pair = (a.load(at + start, CHUNK, live - (at + start)) for start in (0, CHUNK))
+            pair = (a.load(at + start, CHUNK, active - (at + start)) for start in (0, CHUNK))
             left.store(at, narrow_for_products(*pair))
 
-    def _copy(self, a: Pointer, live: Traced, left: Pointer, factors: Pointer) -> None:
+    def _copy(self, a: Pointer, active: SSAValue, left: Pointer, factors: Pointer) -> None:
         code = self.code
         total = code.variable(code.number(types.float32, 0.0, CHUNK))
         with code.loop(self.spec.block, step=CHUNK) as at:
-            x = a.load(at, CHUNK, live - at)
+            x = a.load(at, CHUNK, active - at)
             left.store(at, x)
             total.set(total.get() + x)
         factors.store(0, code.number(types.float32, 1.0))
         factors.store(1, reduce_add(total.get()))
 
-    def _quantise(self, a: Pointer, live: Traced, left: Pointer, factors: Pointer) -> None:
+    def _quantise(self, a: Pointer, active: SSAValue, left: Pointer, factors: Pointer) -> None:
         code = self.code
         top = code.variable(code.number(types.float32, 0.0, CHUNK))
         with code.loop(self.spec.block, step=CHUNK) as at:
-            top.set(maximum(top.get(), absolute(a.load(at, CHUNK, live - at))))
+            top.set(maximum(top.get(), absolute(a.load(at, CHUNK, active - at))))
         magnitude = reduce_max(top.get())
         tiny = magnitude < LEAST_MAGNITUDE
         factor = select(tiny, 0.0, magnitude / float(GREATEST))
-        inverse = select(tiny, 0.0, code.number(types.float32, float(GREATEST)) / magnitude).spread(CHUNK)
+        inverse = select(tiny, 0.0, code.number(types.float32, float(GREATEST)) / magnitude).splat(CHUNK)
         total = code.variable(code.number(types.int32, 0, CHUNK))
         with code.loop(self.spec.block, step=CHUNK) as at:
-            number = convert(rint(a.load(at, CHUNK, live - at) * inverse), types.int32)
+            number = convert(rint(a.load(at, CHUNK, active - at) * inverse), types.int32)
             total.set(total.get() + number)
             for number_of_part, part in enumerate(self._digits(number)):
                 left.store(at * DIGITS + number_of_part * CHUNK, part)
         factors.store(0, factor)
         factors.store(1, convert(reduce_add(total.get()), types.float32))
 
-    def _digits(self, number: Traced) -> list[Traced]:
+    def _digits(self, number: SSAValue) -> list[SSAValue]:
         """The bytes of CHUNK quantised elements, as vectors of CHUNK."""
-        digits: list[Traced] = []
+        digits: list[SSAValue] = []
         for _ in range(DIGITS):  # the lowest first
             digit = ((number + 128) & 255) - 128
             digits.insert(0, convert(digit, types.int8))
@@ -156,7 +156,7 @@ class _Rows:
 class _NBits:
     """Emits the kernel of products."""
 
-    def __init__(self, code: Code, spec: NBitsSpec, lanes: int, epilogue: Epilogue) -> None:
+    def __init__(self, code: KernelBuilder, spec: NBitsSpec, lanes: int, epilogue: Epilogue) -> None:
         self.code, self.spec, self.lanes, self.epilogue = code, spec, lanes, epilogue
         self.size = code.sizes(NBitsSizes)
         kinds = {"w": types.uint32, "zeros": types.uint8 if spec.zeros != "float32" else types.float32}
@@ -169,23 +169,23 @@ class _NBits:
         self.blocks = (self.size.k + (spec.block - 1)) / spec.block
         self.block_words = spec.block // spec.word
 
-    def emit(self, begin: Traced, end: Traced) -> None:
+    def emit(self, begin: SSAValue, end: SSAValue) -> None:
         code, size, width = self.code, self.size, self.spec.width
         panels = (size.n + (width - 1)) / width
         with configured(code) if self.spec.rounded else nullcontext(), code.loop(end, begin) as task:
             panel, first_row = remainder(task, panels), task / panels * size.task_rows
-            with code.either(size.m <= FEW_ROWS) as (few, many):
+            with code.if_else(size.m <= FEW_ROWS) as (few, many):
                 with few:
                     self._emit_few(panel)
                 with many:
                     self._emit_many(panel, first_row, smaller(size.task_rows, size.m - first_row))
 
-    def _place(self, panel: Traced) -> tuple[Pointer, Traced]:
+    def _place(self, panel: SSAValue) -> tuple[Pointer, SSAValue]:
         """Tell where a panel's numbers are, and the place of its scales and zero points."""
         words = panel * self.blocks * (self.block_words * self.spec.width)
         return self.w.at(words), panel * self.blocks * self.spec.width
 
-    def _zero(self, place: Traced) -> Traced | None:
+    def _zero(self, place: SSAValue) -> SSAValue | None:
         """Zero points of the columns from `place` on, as float32; None: 2 ** (bits - 1)."""
         if not self.spec.zeros:
             return None
@@ -198,7 +198,7 @@ class _NBits:
 
     # ------------------------------------------------------------ few rows
 
-    def _emit_few(self, panel: Traced) -> None:
+    def _emit_few(self, panel: SSAValue) -> None:
         """Four rows at a time, some vectors of columns after the others, then row after row, four vectors at a time."""
         code, size = self.code, self.size
         w, place = self._place(panel)
@@ -211,13 +211,15 @@ class _NBits:
         with code.loop(size.m, first) as row:
             self._few_tile(1, VECTORS, [w, place, row, column])
 
-    def _few_tile(self, height: int, vectors: int, arguments: Sequence[Traced | Pointer]) -> None:
-        def write(code: Code, w: Pointer, place: Traced, row: Traced, column: Traced) -> None:
+    def _few_tile(self, height: int, vectors: int, arguments: Sequence[SSAValue | Pointer]) -> None:
+        def write(code: KernelBuilder, w: Pointer, place: SSAValue, row: SSAValue, column: SSAValue) -> None:
             _NBits(code, self.spec, self.lanes, self.epilogue)._write_few(height, vectors, w, place, row, column)
 
         self.code.subroutine(f"few.{height}", arguments, write, inline=False)
 
-    def _write_few(self, height: int, vectors: int, w: Pointer, place: Traced, row: Traced, column: Traced) -> None:
+    def _write_few(
+        self, height: int, vectors: int, w: Pointer, place: SSAValue, row: SSAValue, column: SSAValue
+    ) -> None:
         code, spec, lanes, width = self.code, self.spec, self.lanes, self.spec.width
         places = [(r, v) for r in range(height) for v in range(vectors)]
         results = [code.variable(code.number(types.float32, 0.0, lanes)) for _ in places]
@@ -240,13 +242,13 @@ class _NBits:
                 for v in range(vectors):
                     number, zero = r * vectors + v, zeros[v]
                     if zero is None:
-                        of_zeros = (total * (self._usual_zero - spec.flipped)).spread(lanes)
+                        of_zeros = (total * (self._usual_zero - spec.flipped)).splat(lanes)
                         value = totals[number] - of_zeros
                     else:
                         if spec.flipped:
                             zero = zero - float(spec.flipped)
-                        value = fma(-zero, total.spread(lanes), totals[number])
-                    scale = scales[v] * factor.spread(lanes) if self.digits else scales[v]
+                        value = fma(-zero, total.splat(lanes), totals[number])
+                    scale = scales[v] * factor.splat(lanes) if self.digits else scales[v]
                     results[number].set(fma(value, scale, results[number].get()))
         emit_finish(
             code,
@@ -255,7 +257,7 @@ class _NBits:
             sums=[place.get().value for place in results],
             c=self.y.at(row * self.size.y_row + column).value,
             ldc=self.size.y_row.value,
-            live=(self.size.n - column).value,
+            active=(self.size.n - column).value,
             place=(code.integer(0), row, column),
         )
 
@@ -265,7 +267,7 @@ class _NBits:
         zero = self.code.number(element, 0, self.lanes)
         return [[self.code.variable(zero) for _ in range(height * vectors)] for _ in range(count)]
 
-    def _totals(self, sums: Sequence[Sequence[Variable]]) -> list[Traced]:
+    def _totals(self, sums: Sequence[Sequence[Variable]]) -> list[SSAValue]:
         """Sums of a block as float32."""
         if not self.digits:
             return [value.get() for value in sums[0]]
@@ -278,7 +280,7 @@ class _NBits:
         return totals
 
     def _add_word(
-        self, w: Pointer, left: Sequence[Pointer], word: Traced, sums: list[list[Variable]], vectors: int
+        self, w: Pointer, left: Sequence[Pointer], word: SSAValue, sums: list[list[Variable]], vectors: int
     ) -> None:
         """A word of each column times the rows' elements."""
         code, spec, lanes = self.code, self.spec, self.lanes
@@ -294,7 +296,7 @@ class _NBits:
                 columns = [_at_place(x, spec.bits * place, mask, last=place == places - 1) for x in loaded]
                 for r, row in enumerate(left):
                     for digit, values in enumerate(sums):
-                        four = row.load((word * places + place) * DIGITS + digit).spread(lanes)
+                        four = row.load((word * places + place) * DIGITS + digit).splat(lanes)
                         for v, column in enumerate(columns):
                             value = values[r * vectors + v]
                             value.set(add_dot_products(value.get(), four, column, spec.multiply))
@@ -311,22 +313,22 @@ class _NBits:
                     words = [x.behind(sums[0][v].get()) for v, x in enumerate(words, start)]
                 columns = [self._float(x, number) for x in words]
                 for r, row in enumerate(left):
-                    factor = row.load(number).spread(lanes)
+                    factor = row.load(number).splat(lanes)
                     for v, column in enumerate(columns, start):
                         value = sums[0][r * vectors + v]
                         value.set(fma(column, factor, value.get()))
 
-    def _float(self, words: Traced, number: int) -> Traced:
+    def _float(self, words: SSAValue, number: int) -> SSAValue:
         """Number `number` of each word, as float32."""
         spec = self.spec
         last = number == spec.word - 1
         shifted = words >> (spec.bits * number) if number else words
         part = shifted if last else shifted & ((1 << spec.bits) - 1)
-        return convert(Traced(part.builder, types.int32, part.value), types.float32)
+        return convert(SSAValue(part.builder, types.int32, part.value), types.float32)
 
     # ------------------------------------------------------------ many rows
 
-    def _emit_many(self, panel: Traced, first_row: Traced, count: Traced) -> None:
+    def _emit_many(self, panel: SSAValue, first_row: SSAValue, count: SSAValue) -> None:
         code, size, lanes = self.code, self.size, self.lanes
         w, place = self._place(panel)
         tile = TILE_VECTORS * lanes
@@ -342,16 +344,16 @@ class _NBits:
                         self._many_tile(height, first_row + row, column)
                     done = end
 
-    def _emit_blocks(self, first_row: Traced, count: Traced, column: Traced) -> None:
+    def _emit_blocks(self, first_row: SSAValue, count: SSAValue, column: SSAValue) -> None:
         """Rows times a panel in scratch memory: blocks of two tiles, then of one where that does."""
         code = self.code
         with code.loop(count - TILE, 0, 2 * TILE) as row:
             self._block(2, first_row + row, count - row, column)
         rest = remainder(count, code.integer(2 * TILE))
-        with code.when((rest > 0) & (rest <= TILE)):
+        with code.if_then((rest > 0) & (rest <= TILE)):
             self._block(1, first_row + (count - rest), rest, column)
 
-    def _write_widened(self, code: Code, w: Pointer, place: Traced) -> None:
+    def _write_widened(self, code: KernelBuilder, w: Pointer, place: SSAValue) -> None:
         """A tile's columns into scratch memory: [k in whole blocks][column]."""
         inner = _NBits(code, self.spec, self.lanes, self.epilogue)
         if self.spec.rounded:
@@ -359,7 +361,7 @@ class _NBits:
         else:
             inner._widen(w, place)
 
-    def _round(self, w: Pointer, place: Traced) -> None:
+    def _round(self, w: Pointer, place: SSAValue) -> None:
         """The same as tiles read it: [step][tile of columns][pair of k][column][2], of bfloat16."""
         code, spec, lanes = self.code, self.spec, self.lanes
         scratch = self._panel().to(types.uint16)
@@ -390,14 +392,14 @@ class _NBits:
         """The panel in scratch memory that tiles are multiplied with; the sums of a block are in front of it."""
         return self.code.scratch(types.uint8).at(SUMS_BYTES)
 
-    def _block(self, tiles: int, row: Traced, live: Traced, column: Traced) -> None:
-        def write(code: Code, row: Traced, live: Traced, column: Traced) -> None:
-            _NBits(code, self.spec, self.lanes, self.epilogue)._write_block(tiles, row, live, column)
+    def _block(self, tiles: int, row: SSAValue, active: SSAValue, column: SSAValue) -> None:
+        def write(code: KernelBuilder, row: SSAValue, active: SSAValue, column: SSAValue) -> None:
+            _NBits(code, self.spec, self.lanes, self.epilogue)._write_block(tiles, row, active, column)
 
-        self.code.subroutine(f"block.{tiles}", [row, live, column], write, inline=False)
+        self.code.subroutine(f"block.{tiles}", [row, active, column], write, inline=False)
 
-    def _write_block(self, tiles: int, row: Traced, live: Traced, column: Traced) -> None:
-        """`tiles` tiles of rows, of which `live` are there, times the panel, and through the epilogue."""
+    def _write_block(self, tiles: int, row: SSAValue, active: SSAValue, column: SSAValue) -> None:
+        """`tiles` tiles of rows, of which `active` are there, times the panel, and through the epilogue."""
         code, lanes = self.code, self.lanes
         row_bytes = self.blocks * (2 * self.spec.block)
         x = [self.left.as_bytes().at((row + i * TILE) * row_bytes) for i in range(tiles)]
@@ -408,7 +410,7 @@ class _NBits:
             multiply(code, "tdpbf16ps", places, w.at(step * (TILE_VECTORS * TILE * LINE)), TILE_VECTORS, streams_w=True)
         store(code, tiles, TILE_VECTORS, sums)
         found = sums.to(types.float32)
-        with code.loop(smaller(live, tiles * TILE), 0, _TOGETHER) as i:
+        with code.loop(smaller(active, tiles * TILE), 0, _TOGETHER) as i:
             places_of = [((i + j) * TILE_VECTORS + v) * lanes for j in range(_TOGETHER) for v in range(TILE_VECTORS)]
             emit_finish(
                 code,
@@ -417,12 +419,12 @@ class _NBits:
                 sums=[found.load(place, lanes).value for place in places_of],
                 c=self.y.at((row + i) * self.size.y_row + column).value,
                 ldc=self.size.y_row.value,
-                live=(self.size.n - column).value,
+                active=(self.size.n - column).value,
                 place=(code.integer(0), row + i, column),
-                rows_live=(live - i).value,
+                rows_live=(active - i).value,
             )
 
-    def _widen(self, w: Pointer, place: Traced) -> None:
+    def _widen(self, w: Pointer, place: SSAValue) -> None:
         code, spec, lanes = self.code, self.spec, self.lanes
         scratch, tile = code.scratch(types.float32), TILE_VECTORS * self.lanes
         with code.loop(self.blocks) as block:
@@ -440,13 +442,13 @@ class _NBits:
                         value = self._float(words, number) - (self._usual_zero if zero is None else zero)
                         scratch.store((word * spec.word + number) * tile + v * lanes, value * scales[v])
 
-    def _many_tile(self, height: int, row: Traced, column: Traced) -> None:
-        def write(code: Code, row: Traced, column: Traced) -> None:
+    def _many_tile(self, height: int, row: SSAValue, column: SSAValue) -> None:
+        def write(code: KernelBuilder, row: SSAValue, column: SSAValue) -> None:
             _NBits(code, self.spec, self.lanes, self.epilogue)._write_many(height, row, column)
 
         self.code.subroutine(f"many.{height}", [row, column], write, inline=False)
 
-    def _write_many(self, height: int, row: Traced, column: Traced) -> None:
+    def _write_many(self, height: int, row: SSAValue, column: SSAValue) -> None:
         code, size, builder = self.code, self.size, self.code.builder
         tile = TILE_VECTORS * self.lanes
         zero = code.number(types.float32, 0.0, self.lanes).value
@@ -468,12 +470,12 @@ class _NBits:
             sums=sums,
             c=self.y.at(row * size.y_row + column).value,
             ldc=size.y_row.value,
-            live=(size.n - column).value,
+            active=(size.n - column).value,
             place=(code.integer(0), row, column),
         )
 
 
-def _at_place(words: Traced, shift: int, mask: int, *, last: bool) -> Traced:
+def _at_place(words: SSAValue, shift: int, mask: int, *, last: bool) -> SSAValue:
     """The numbers that lie `shift` bits up in each byte, as bytes."""
     if not mask:
         return words

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
+from jitonnx.emit.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.bfloat16.spec import STEP
+from jitonnx.kernels.parts.amx_products import SUMS_BYTES
 from jitonnx.kernels.parts.bfloat16 import TILE_FEATURES
 from jitonnx.kernels.parts.layouts import TILE
 from jitonnx.kernels.parts.packing import blocks, copy_columns, for_each, zeros
 from jitonnx.kernels.parts.sizes import below, larger, smaller
-from jitonnx.kernels.parts.tiled_products import SUMS_BYTES
 from jitonnx.kernels.spec import KernelSpec, Work
-from jitonnx.records import dataclass
+from jitonnx.support.records import dataclass
 
 if TYPE_CHECKING:
-    from jitonnx.target import Target
+    from jitonnx.target.machine import Target
 
 BITS = (2, 4, 8)
 BLOCKS = (16, 32, 64, 128, 256)
@@ -81,7 +81,7 @@ class RowsSpec(KernelSpec):
 
     BUFFERS = RowsBuffers
     SIZES = RowsSizes
-    SETTLED = True
+    PRESCHEDULED = True
 
     @property
     def itemsize(self) -> int:
@@ -159,7 +159,7 @@ class NBitsSpec(KernelSpec):
 
     BUFFERS = NBitsBuffers
     SIZES = NBitsSizes
-    SETTLED = True
+    PRESCHEDULED = True
 
     def __post_init__(self) -> None:
         if self.bits not in BITS or self.block not in BLOCKS:

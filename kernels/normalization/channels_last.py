@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from jitonnx.kernels.language import types
-from jitonnx.kernels.language.code import Code, Kernel, Mask, larger, remainder, smaller
-from jitonnx.kernels.language.epilogue import Stage
-from jitonnx.kernels.language.trace import Traced, fma, sqrt
+from jitonnx.emit import types
+from jitonnx.emit.builder import Kernel, KernelBuilder, Mask, larger, remainder, smaller
+from jitonnx.emit.epilogue import Stage
+from jitonnx.emit.ssa import SSAValue, fma, sqrt
 from jitonnx.kernels.normalization.spec import (
     BLOCKS,
     GroupApplyBuffers,
@@ -26,7 +26,7 @@ def build(
 ) -> Kernel:
     """The kernel of `spec` for vectors of `lanes` elements (of spec.element); the first step takes no epilogue."""
 
-    def body(code: Code, begin: Traced, end: Traced) -> None:
+    def body(code: KernelBuilder, begin: SSAValue, end: SSAValue) -> None:
         vectors = Vectors(code, getattr(types, spec.element), lanes, prologue, epilogue)
         step = _Statistics(spec, vectors) if isinstance(spec, GroupStatisticsSpec) else _Apply(spec, vectors)
         step.emit(begin, end)
@@ -34,7 +34,7 @@ def build(
     return body
 
 
-def inverse_deviation(spec: GroupNormSpec | GroupApplySpec, variance: Traced, epsilon: Traced) -> Traced:
+def inverse_deviation(spec: GroupNormSpec | GroupApplySpec, variance: SSAValue, epsilon: SSAValue) -> SSAValue:
     """What a value's difference from the mean is multiplied by."""
     return 1.0 / (sqrt(variance) + epsilon if spec.outside else sqrt(variance + epsilon))
 
@@ -51,18 +51,20 @@ class _Step:
         self.blocks = (self.pixels + self.block_pixels - 1) / self.block_pixels
         self.x, self.partial, *_ = self.code.buffers(spec.BUFFERS, vectors.element)
 
-    def block(self, task: Traced) -> tuple[Traced, Traced, Traced]:
+    def block(self, task: SSAValue) -> tuple[SSAValue, SSAValue, SSAValue]:
         """Image, first pixel, and the pixel behind the last of a task."""
         image, first = task / self.blocks, remainder(task, self.blocks) * self.block_pixels
         return image, first, smaller(first + self.block_pixels, self.pixels)
 
-    def value(self, image: Traced, pixel: Traced, channel: Traced, live: Traced | None, mask: Mask | None) -> Traced:
+    def value(
+        self, image: SSAValue, pixel: SSAValue, channel: SSAValue, active: SSAValue | None, mask: Mask | None
+    ) -> SSAValue:
         """A vector of x, put through the prologue."""
         where = image * self.x_image + pixel * self.x_pixel + channel
         x = self.x.load(where, self.vectors.lanes, mask)
-        return self.vectors.prologue(x, image, pixel, channel, live)
+        return self.vectors.prologue(x, image, pixel, channel, active)
 
-    def over_channels(self, body: Callable[[Traced, int, Traced | None], None]) -> None:
+    def over_channels(self, body: Callable[[SSAValue, int, SSAValue | None], None]) -> None:
         """body(channel, vectors, live): several whole vectors of channels, then one at a time, partly live."""
         code, lanes, several = self.code, self.vectors.lanes, self.vectors.vectors
         whole = self.channels - remainder(self.channels, code.integer(several * lanes))
@@ -75,7 +77,7 @@ class _Step:
 class _Statistics(_Step):
     """Each channel's mean, then its sum of squared differences, over a block of pixels that stays in the cache."""
 
-    def emit(self, begin: Traced, end: Traced) -> None:
+    def emit(self, begin: SSAValue, end: SSAValue) -> None:
         with self.code.loop(end, begin) as task:
             image, first, stop = self.block(task)
             count = as_element(stop - first, self.vectors.element)
@@ -83,19 +85,19 @@ class _Statistics(_Step):
             squares = means.at(self.channels)
             lanes = self.vectors.lanes
 
-            def over_pixels(channel: Traced, several: int, live: Traced | None) -> None:
-                mask = None if live is None else self.code.live(live, lanes)
+            def over_pixels(channel: SSAValue, several: int, active: SSAValue | None) -> None:
+                mask = None if active is None else self.code.active(active, lanes)
 
-                def total(change: Callable[[Traced, int], Traced]) -> list[Traced]:
+                def total(change: Callable[[SSAValue, int], SSAValue]) -> list[SSAValue]:
                     zero = self.code.number(self.vectors.element, 0.0, lanes)
                     sums = [self.code.variable(zero) for _ in range(several)]
                     with self.code.loop(stop, first) as pixel:
                         for v in range(several):
-                            x = self.value(image, pixel, channel + v * lanes, live, mask)
+                            x = self.value(image, pixel, channel + v * lanes, active, mask)
                             sums[v].set(sums[v].get() + change(x, v))
                     return [s.get() for s in sums]
 
-                divisor = self.code.spread(count, lanes)
+                divisor = self.code.splat(count, lanes)
                 mean = [s / divisor for s in total(lambda x, v: x)]
                 spread = total(lambda x, v: (x - mean[v]) * (x - mean[v]))
                 for v in range(several):
@@ -118,11 +120,11 @@ class _Apply(_Step):
         self.mean = code.scratch(element)
         self.factor = self.mean.at(self.channels)
 
-    def emit(self, begin: Traced, end: Traced) -> None:
+    def emit(self, begin: SSAValue, end: SSAValue) -> None:
         done = self.code.variable(self.code.integer(-1))
         with self.code.loop(end, begin) as task:
             image, first, stop = self.block(task)
-            with self.code.when(~done.get().equals(image)):
+            with self.code.if_then(~done.get().equals(image)):
                 self._merge_blocks(image)
                 with self.code.loop(self.groups) as group:
                     self._merge_channels(group)
@@ -130,19 +132,19 @@ class _Apply(_Step):
             with self.code.loop(stop, first) as pixel:
                 self.over_channels(functools.partial(self._normalize, image, pixel))
 
-    def _block_count(self, block: Traced) -> Traced:
+    def _block_count(self, block: SSAValue) -> SSAValue:
         first = block * self.block_pixels
         pixels = smaller(first + self.block_pixels, self.pixels) - first
-        return self.code.spread(as_element(pixels, self.vectors.element), self.vectors.lanes)
+        return self.code.splat(as_element(pixels, self.vectors.element), self.vectors.lanes)
 
-    def _merge_blocks(self, image: Traced) -> None:
+    def _merge_blocks(self, image: SSAValue) -> None:
         """Every channel's mean goes to `mean`, its sum of squared differences to `factor`."""
         code, lanes = self.code, self.vectors.lanes
         partial = self.partial.at(image * self.blocks * 2 * self.channels)
-        all_pixels = code.spread(as_element(self.pixels, self.vectors.element), lanes)
+        all_pixels = code.splat(as_element(self.pixels, self.vectors.element), lanes)
 
-        def merge(channel: Traced, several: int, live: Traced | None) -> None:
-            mask = None if live is None else code.live(live, lanes)
+        def merge(channel: SSAValue, several: int, active: SSAValue | None) -> None:
+            mask = None if active is None else code.active(active, lanes)
             for v in range(several):
                 at = channel + v * lanes
                 total, squares = (code.variable(code.number(self.vectors.element, 0.0, lanes)) for _ in range(2))
@@ -161,7 +163,7 @@ class _Apply(_Step):
 
         self.over_channels(merge)
 
-    def _merge_channels(self, group: Traced) -> None:
+    def _merge_channels(self, group: SSAValue) -> None:
         """The group's mean goes to `mean` of its channels, scale / sqrt(variance + epsilon) to `factor`."""
         code, element = self.code, self.vectors.element
         each = self.channels / self.groups
@@ -179,13 +181,15 @@ class _Apply(_Step):
             self.mean.store(channel, mean)
             self.factor.store(channel, factor * self.scale.load(channel) if self.spec.scale else factor)
 
-    def _normalize(self, image: Traced, pixel: Traced, channel: Traced, several: int, live: Traced | None) -> None:
+    def _normalize(
+        self, image: SSAValue, pixel: SSAValue, channel: SSAValue, several: int, active: SSAValue | None
+    ) -> None:
         code, lanes = self.code, self.vectors.lanes
-        mask = None if live is None else code.live(live, lanes)
+        mask = None if active is None else code.active(active, lanes)
         for v in range(several):
             at = channel + v * lanes
-            value = self.value(image, pixel, at, live, mask) - self.mean.load(at, lanes, mask)
+            value = self.value(image, pixel, at, active, mask) - self.mean.load(at, lanes, mask)
             factor = self.factor.load(at, lanes, mask)
             value = fma(value, factor, self.bias.load(at, lanes, mask)) if self.spec.bias else value * factor
-            value = self.vectors.epilogue(value, image, pixel, at, live)
+            value = self.vectors.epilogue(value, image, pixel, at, active)
             self.y.store(image * self.y_image + pixel * self.y_pixel + at, value, mask)

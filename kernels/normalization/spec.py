@@ -14,11 +14,11 @@ import struct
 
 import numpy as np
 
-from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
+from jitonnx.emit.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.parts.sharing import TASK_ELEMENTS, units_per_task
 from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
-from jitonnx.records import dataclass
+from jitonnx.support.records import dataclass
 
 BLOCKS = 16
 """Blocks that the pixels of an image are cut into at most, channels last."""
@@ -80,7 +80,7 @@ class LayerNormSpec(KernelSpec):
 
     BUFFERS = LayerNormBuffers
     SIZES = LayerNormSizes
-    SETTLED = True
+    PRESCHEDULED = True
 
     def __post_init__(self) -> None:
         if self.kind not in ("layer", "rms"):

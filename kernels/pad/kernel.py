@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from jitonnx.kernels.language import types
-from jitonnx.kernels.language.code import Code, Kernel, Pointer, remainder, smaller
-from jitonnx.kernels.language.epilogue import Stage
-from jitonnx.kernels.language.trace import Traced, select
+from jitonnx.emit import types
+from jitonnx.emit.builder import Kernel, KernelBuilder, Pointer, remainder, smaller
+from jitonnx.emit.epilogue import Stage
+from jitonnx.emit.ssa import SSAValue, select
 from jitonnx.kernels.pad.spec import Axis, PadBuffers, PadSizes, PadSpec
 from jitonnx.kernels.parts.memory import WORDS, copy_bytes, fill
 
@@ -20,14 +20,14 @@ def build(spec: PadSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
 class _Kernel:
     """Emits the code of one spec."""
 
-    def __init__(self, code: Code, spec: PadSpec, vector_bytes: int) -> None:
+    def __init__(self, code: KernelBuilder, spec: PadSpec, vector_bytes: int) -> None:
         self.code, self.spec, self.vector_bytes = code, spec, vector_bytes
         self.size = code.sizes(PadSizes)
         self.outer = PadSizes.place("outer")
         self.source, self.value, self.target = code.buffers(PadBuffers, WORDS[spec.itemsize])
         self.places = code.scratch(types.int64)
 
-    def emit(self, begin: Traced, end: Traced) -> None:
+    def emit(self, begin: SSAValue, end: SSAValue) -> None:
         code, size = self.code, self.size
         if self.spec.mode != "constant":
             self._find_places()
@@ -38,13 +38,13 @@ class _Kernel:
             with code.loop(smaller(first + size.task_rows, size.b_extent), first) as b:
                 place, is_inside = self._along("b", b)
                 from_, to = source.at(place * size.b_source), target.at(b * size.b_target)
-                with code.either((inside & is_inside).equals(1)) as (row, nothing):
+                with code.if_else((inside & is_inside).equals(1)) as (row, nothing):
                     with row:
                         self._row(from_, to)
                     with nothing:
                         self._fill(to, size.left + size.middle + size.right)
 
-    def _outer_place(self, number: Traced) -> tuple[Pointer, Pointer, Traced]:
+    def _outer_place(self, number: SSAValue) -> tuple[Pointer, Pointer, SSAValue]:
         """Tell where source and target start at place `number` of the outer axes, and whether (1) the source is
         there."""
         code, one = self.code, self.code.integer(1)
@@ -61,18 +61,18 @@ class _Kernel:
             inside.set(inside.get() & is_inside)
         return self.source.at(self.size.source_start + source.get()), self.target.at(target.get()), inside.get()
 
-    def _along(self, axis: str, coordinate: Traced) -> tuple[Traced, Traced]:
+    def _along(self, axis: str, coordinate: SSAValue) -> tuple[SSAValue, SSAValue]:
         size = self.size
         return self._folded(coordinate - getattr(size, f"{axis}_before"), getattr(size, f"{axis}_source_extent"))
 
-    def _folded(self, place: Traced, extent: Traced) -> tuple[Traced, Traced]:
+    def _folded(self, place: SSAValue, extent: SSAValue) -> tuple[SSAValue, SSAValue]:
         """Which element of a source of some extent continues it at `place`, and whether (1) that is one of its own."""
         code, mode = self.code, self.spec.mode
         outside = (place < 0) | (place >= extent)
         if mode == "constant":
             return place, select(outside, code.integer(0), 1)
         found = code.variable(place)
-        with code.when(outside):
+        with code.if_then(outside):
             if mode == "edge":
                 found.set(select(place < 0, 0, extent - 1))
             else:
@@ -99,12 +99,12 @@ class _Kernel:
         copy_bytes(code, target.at(size.left).as_bytes(), source.as_bytes(), size.middle * item, self.vector_bytes)
         self._added(source, target.at(right), size.right, self.places.at(size.left))
 
-    def _added(self, source: Pointer, target: Pointer, count: Traced, places: Pointer) -> None:
+    def _added(self, source: Pointer, target: Pointer, count: SSAValue, places: Pointer) -> None:
         if self.spec.mode == "constant":
             self._fill(target, count)
             return
         with self.code.loop(count) as number:
             target.store(number, source.load(places.load(number)))
 
-    def _fill(self, target: Pointer, count: Traced) -> None:
+    def _fill(self, target: Pointer, count: SSAValue) -> None:
         fill(self.code, target, self.value.load(0), count, self.vector_bytes // self.spec.itemsize)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from jitonnx.kernels.arguments import Arguments, Buffer, Size, Sizes, by_name, each, result
+from jitonnx.emit.arguments import Arguments, Buffer, Size, Sizes, by_name, each, result
 from jitonnx.kernels.parts.axes import MAX_RANK
 from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
-from jitonnx.records import NamedTuple, dataclass
+from jitonnx.support.records import NamedTuple, dataclass
 
 MODES = ("constant", "reflect", "edge", "wrap")
 _TASK_BYTES = 32 << 10

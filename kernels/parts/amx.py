@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from jitonnx.kernels.language import ir, types
-from jitonnx.kernels.language.code import Code, Pointer
-from jitonnx.kernels.language.llvm import declared
-from jitonnx.kernels.language.trace import Traced
+from jitonnx.emit import llvm_ir, types
+from jitonnx.emit.builder import KernelBuilder, Pointer
+from jitonnx.emit.intrinsics import declared
+from jitonnx.emit.ssa import SSAValue
 from jitonnx.kernels.parts.layouts import LINE, TILE
 
 FIRST_X, FIRST_W = 4, 6
@@ -23,37 +23,37 @@ _PALETTE, _FIRST_WIDTH, _FIRST_HEIGHT = 0, 16, 48
 
 
 @contextmanager
-def configured(code: Code) -> Iterator[None]:
+def configured(code: KernelBuilder) -> Iterator[None]:
     """Tiles may be used within the block."""
     numbers = [0] * 64
     numbers[_PALETTE] = 1
     numbers[_FIRST_WIDTH : _FIRST_WIDTH + 16 : 2] = [LINE] * 8
     numbers[_FIRST_HEIGHT : _FIRST_HEIGHT + 8] = [TILE] * 8
     memory = code.memory(types.uint8, 64)
-    configuration = ir.Constant(ir.VectorType(ir.IntType(8), 64), numbers)
-    memory.store(0, Traced(code.builder, types.uint8, configuration))
+    configuration = llvm_ir.Constant(llvm_ir.VectorType(llvm_ir.IntType(8), 64), numbers)
+    memory.store(0, SSAValue(code.builder, types.uint8, configuration))
     instruction(code, "ldtilecfg", memory)
     yield
     instruction(code, "tilerelease")
 
 
-def instruction(code: Code, name: str, *operands: int | Pointer | Traced) -> None:
+def instruction(code: KernelBuilder, name: str, *operands: int | Pointer | SSAValue) -> None:
     """One instruction; operands are tiles by number, addresses, and bytes from one row to the next."""
-    values = [ir.IntType(8)(operand) if isinstance(operand, int) else operand.value for operand in operands]
-    function = declared(code.builder, f"llvm.x86.{name}", ir.VoidType(), [value.type for value in values])
+    values = [llvm_ir.IntType(8)(operand) if isinstance(operand, int) else operand.value for operand in operands]
+    function = declared(code.builder, f"llvm.x86.{name}", llvm_ir.VoidType(), [value.type for value in values])
     code.builder.call(function, values)
 
 
-def clear(code: Code, rows: int, columns: int) -> None:
+def clear(code: KernelBuilder, rows: int, columns: int) -> None:
     """Sums of rows x columns tiles are 0."""
     for number in range(rows * columns):
         instruction(code, "tilezero", number)
 
 
 def multiply(
-    code: Code,
+    code: KernelBuilder,
     product: str,
-    x: list[tuple[Pointer, Traced]],
+    x: list[tuple[Pointer, SSAValue]],
     w: Pointer,
     columns: int,
     streams_w: bool,
@@ -73,13 +73,13 @@ def multiply(
             instruction(code, product, i * columns + j, FIRST_X + i % 2, FIRST_W + j)
 
 
-def store(code: Code, rows: int, columns: int, sums: Pointer, pitch: Traced | None = None) -> None:
+def store(code: KernelBuilder, rows: int, columns: int, sums: Pointer, pitch: SSAValue | None = None) -> None:
     """The sums to memory, 32 bits [rows * 16, columns * 16], rows `pitch` bytes apart, or side by side."""
     for number in range(rows * columns):
         store_tile(code, number, columns, sums, pitch)
 
 
-def store_tile(code: Code, number: int, columns: int, sums: Pointer, pitch: Traced | None = None) -> None:
+def store_tile(code: KernelBuilder, number: int, columns: int, sums: Pointer, pitch: SSAValue | None = None) -> None:
     """One of the sums that `store` puts into memory."""
     pitch = code.integer(columns * LINE) if pitch is None else pitch
     place = sums.at(pitch * (number // columns * TILE) + number % columns * LINE)

@@ -4,33 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from jitonnx.kernels.language import types
-from jitonnx.kernels.language.code import Code, Pointer, remainder
-from jitonnx.kernels.language.simd import convert
-from jitonnx.kernels.language.trace import Traced, select
+from jitonnx.emit import types
+from jitonnx.emit.builder import KernelBuilder, Pointer, remainder
+from jitonnx.emit.simd import convert
+from jitonnx.emit.ssa import SSAValue, select
 
 WORDS = {1: types.uint8, 2: types.uint16, 4: types.uint32, 8: types.uint64}
 """An element of so many bytes, where only its bits matter."""
 
 
-def counted(index: Traced, extent: Traced) -> tuple[Traced, Traced]:
+def counted(index: SSAValue, extent: SSAValue) -> tuple[SSAValue, SSAValue]:
     """(the index counted from the start, whether it is in range)."""
     index = convert(index, types.int64)
     index = select(index < 0, index + extent, index)
     inside = index.builder.icmp_unsigned("<", index.value, extent.value)
-    return index, Traced(index.builder, types.boolean, inside)
+    return index, SSAValue(index.builder, types.boolean, inside)
 
 
-def only_valid(code: Code, valid: Traced, error: Pointer, move: Callable[[], None]) -> None:
+def only_valid(code: KernelBuilder, valid: SSAValue, error: Pointer, move: Callable[[], None]) -> None:
     """move() if an index is valid; else that is noted in `error`."""
-    with code.either(valid) as (right, wrong):
+    with code.if_else(valid) as (right, wrong):
         with right:
             move()
         with wrong:
             error.store(0, code.integer(1))
 
 
-def row_start(code: Code, first: int, rank: Traced, count: int, row: Traced) -> list[Traced]:
+def row_start(code: KernelBuilder, first: int, rank: SSAValue, count: int, row: SSAValue) -> list[SSAValue]:
     """Tell where row number `row` starts in each of `count` tensors.
 
     sizes[first …] holds for each of `rank` axes, the outermost first, its extent and its stride in each tensor.

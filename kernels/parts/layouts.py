@@ -5,7 +5,7 @@ Strides are in elements.
 
 from __future__ import annotations
 
-from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
+from jitonnx.emit.arguments import Arguments, Buffer, Size, result
 
 
 class UnaryBuffers(Arguments):

@@ -4,37 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from jitonnx.kernels.language import ir
-from jitonnx.kernels.language.code import Code, Pointer, remainder
-from jitonnx.kernels.language.llvm import llvm_intrinsic
-from jitonnx.kernels.language.trace import Traced
+from jitonnx.emit import llvm_ir
+from jitonnx.emit.builder import KernelBuilder, Pointer, remainder
+from jitonnx.emit.intrinsics import llvm_intrinsic
+from jitonnx.emit.ssa import SSAValue
 
-Chosen = Callable[[Traced, "int | None"], Traced]
+Chosen = Callable[[SSAValue, "int | None"], SSAValue]
 """Which elements are chosen: `chosen(first, lanes)` of so many from `first` on, `chosen(first, None)` of one."""
 
 
-def mask_of(code: Code, condition: Traced) -> Traced:
+def mask_of(code: KernelBuilder, condition: SSAValue) -> SSAValue:
     """A condition in at most 64 lanes, or in none, as an int64: bit i is lane i."""
     lanes = max(condition.lanes, 1)
-    bits = code.builder.bitcast(condition.value, ir.IntType(lanes)) if condition.lanes else condition.value
-    return code.integer(bits if lanes == 64 else code.builder.zext(bits, ir.IntType(64)))
+    bits = code.builder.bitcast(condition.value, llvm_ir.IntType(lanes)) if condition.lanes else condition.value
+    return code.integer(bits if lanes == 64 else code.builder.zext(bits, llvm_ir.IntType(64)))
 
 
-def ones(mask: Traced) -> Traced:
+def ones(mask: SSAValue) -> SSAValue:
     """How many bits are set."""
     return mask.like(llvm_intrinsic(mask.builder, "ctpop", mask.value.type, [mask.value], mask.value.type))
 
 
-def each_bit(code: Code, mask: Traced, body: Callable[[Traced], None]) -> None:
+def each_bit(code: KernelBuilder, mask: SSAValue, body: Callable[[SSAValue], None]) -> None:
     """body(number) for each bit that is set, the lowest first."""
     rest = code.variable(mask)
     with code.loop_while(lambda: rest.get().differs(0)):
         bits = rest.get()
-        body(code.integer(bits.builder.cttz(bits.value, ir.Constant(ir.IntType(1), 1))))
+        body(code.integer(bits.builder.cttz(bits.value, llvm_ir.Constant(llvm_ir.IntType(1), 1))))
         rest.set(bits & (bits - 1))
 
 
-def each_mask(code: Code, elements: Traced, lanes: int, chosen: Chosen, body: Callable[[Traced, Traced], None]) -> None:
+def each_mask(
+    code: KernelBuilder, elements: SSAValue, lanes: int, chosen: Chosen, body: Callable[[SSAValue, SSAValue], None]
+) -> None:
     """body(first, mask) for pieces of `elements`: bit i of the mask says whether element first + i is chosen."""
     whole = elements - remainder(elements, code.integer(lanes))
     with code.loop(whole, step=lanes) as first:
@@ -43,12 +45,12 @@ def each_mask(code: Code, elements: Traced, lanes: int, chosen: Chosen, body: Ca
         body(first, mask_of(code, chosen(first, None)))
 
 
-def places_of(code: Code, elements: Traced, lanes: int, chosen: Chosen, places: Pointer) -> Traced:
+def places_of(code: KernelBuilder, elements: SSAValue, lanes: int, chosen: Chosen, places: Pointer) -> SSAValue:
     """Write the numbers (int64) of the chosen ones of `elements` elements; how many there are."""
     count = code.variable(code.integer(0))
 
-    def add(first: Traced, mask: Traced) -> None:
-        def store(bit: Traced) -> None:
+    def add(first: SSAValue, mask: SSAValue) -> None:
+        def store(bit: SSAValue) -> None:
             places.store(count.get(), first + bit)
             count.set(count.get() + 1)
 

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from jitonnx.kernels.language import types
-from jitonnx.kernels.language.code import Code, Pointer
-from jitonnx.kernels.language.trace import Traced
+from jitonnx.emit import types
+from jitonnx.emit.builder import KernelBuilder, Pointer
+from jitonnx.emit.ssa import SSAValue
 
 WORDS = {1: types.uint8, 2: types.uint16, 4: types.uint32, 8: types.uint64}
 """What elements are moved as, by their size in bytes."""
 
 
-def _same(vector: Traced) -> Traced:
+def _same(vector: SSAValue) -> SSAValue:
     return vector
 
 
 def copy_bytes(
-    code: Code,
+    code: KernelBuilder,
     target: Pointer,
     source: Pointer,
-    count: Traced,
+    count: SSAValue,
     vector_bytes: int,
     streams: bool = False,
-    change: Callable[[Traced], Traced] = _same,
+    change: Callable[[SSAValue], SSAValue] = _same,
 ) -> None:
     """Copy `count` bytes between pointers to uint8 that do not overlap; `vector_bytes`: a vector register's.
 
@@ -32,7 +32,7 @@ def copy_bytes(
     the vectors of long runs are written past the caches (see `Code.drain`). `change`: what becomes of the elements on
     the way, which may be wider in `target`.
     """
-    with code.either(count >= 4 * vector_bytes) as (long, short):
+    with code.if_else(count >= 4 * vector_bytes) as (long, short):
         with long:
             _whole_vectors(code, target, source, count, vector_bytes, streams, change)
         with short:
@@ -41,13 +41,13 @@ def copy_bytes(
 
 
 def _whole_vectors(
-    code: Code,
+    code: KernelBuilder,
     target: Pointer,
     source: Pointer,
-    count: Traced,
+    count: SSAValue,
     width: int,
     streams: bool,
-    change: Callable[[Traced], Traced],
+    change: Callable[[SSAValue], SSAValue],
 ) -> None:
     # Loads before stores: the compiler must assume that the runs overlap.
     four, done = 4 * width, code.integer(0)
@@ -65,35 +65,35 @@ def _whole_vectors(
 
 
 def _both_ends(
-    code: Code,
+    code: KernelBuilder,
     target: Pointer,
     source: Pointer,
-    count: Traced,
+    count: SSAValue,
     widths: Sequence[int],
-    change: Callable[[Traced], Traced],
+    change: Callable[[SSAValue], SSAValue],
 ) -> None:
     """Fewer than twice the last of `widths` bytes, by the largest that fits, which a binary search finds."""
     if len(widths) > 1:
         half = len(widths) // 2
-        with code.either(count >= widths[half]) as (larger, smaller):
+        with code.if_else(count >= widths[half]) as (larger, smaller):
             with larger:
                 _both_ends(code, target, source, count, widths[half:], change)
             with smaller:
                 _both_ends(code, target, source, count, widths[:half], change)
         return
     (width,) = widths
-    with code.when(count >= width):
+    with code.if_then(count >= width):
         first, last = change(source.load(0, width)), change(source.load(count - width, width))
         target.store(0, first)
         target.store(count - width, last)
 
 
-def fill(code: Code, target: Pointer, value: Traced, count: Traced, lanes: int) -> None:
+def fill(code: KernelBuilder, target: Pointer, value: SSAValue, count: SSAValue, lanes: int) -> None:
     """Set `count` elements to `value`, by vectors of `lanes`; the last vector may write elements a second time."""
-    vector = code.spread(value, lanes)
+    vector = code.splat(value, lanes)
     with code.loop(count - lanes, step=lanes) as at:
         target.store(at, vector)
-    with code.either(count >= lanes) as (long, short):
+    with code.if_else(count >= lanes) as (long, short):
         with long:
             target.store(count - lanes, vector)
         with short, code.loop(count) as at:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from jitonnx import forks, jobs
+from jitonnx.support import background_jobs, fork_safety
 
 _OWN_BYTES = 256 << 10
 """Arrays below lie in memory of NumPy's; blocks would round small models up to whole huge pages."""
@@ -51,7 +51,7 @@ class _Blocks:
 
     def __init__(self) -> None:
         self._left = np.empty(0, np.uint8)
-        self._lock = forks.lock()
+        self._lock = fork_safety.lock()
 
     def take(self, size: int) -> np.ndarray:
         """Bytes, all zero, aligned to 64."""
@@ -84,7 +84,7 @@ def for_each(work: Callable[[int], None], parts: int, size: int) -> None:
     Parts write to places of their own, and NumPy lets go of the GIL while it copies. The first error is raised when
     all threads have ended.
     """
-    threads = 1 if jobs.behind_runs() else min(parts, _allowed_cpus(), size // _THREAD_BYTES + 1)
+    threads = 1 if background_jobs.behind_runs() else min(parts, _allowed_cpus(), size // _THREAD_BYTES + 1)
     if threads <= 1:
         for part in range(parts):
             work(part)

@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from jitonnx.kernels.language.code import Code, remainder, smaller
-from jitonnx.kernels.language.trace import Traced
-from jitonnx.records import NamedTuple
+from jitonnx.emit.builder import KernelBuilder, remainder, smaller
+from jitonnx.emit.ssa import SSAValue
+from jitonnx.support.records import NamedTuple
 
 
 class BlockOfRows(NamedTuple):
     """Rows start … stop - 1 of a plane, which is that of a channel of an image."""
 
-    plane: Traced
-    image: Traced
-    channel: Traced
-    start: Traced
-    stop: Traced
+    plane: SSAValue
+    image: SSAValue
+    channel: SSAValue
+    start: SSAValue
+    stop: SSAValue
 
 
 @contextmanager
 def each_block_of_rows(
-    code: Code, begin: Traced, end: Traced, height: Traced, rows: Traced, channels: Traced
+    code: KernelBuilder, begin: SSAValue, end: SSAValue, height: SSAValue, rows: SSAValue, channels: SSAValue
 ) -> Iterator[BlockOfRows]:
     """The loop over tasks `begin` … `end` - 1: blocks of `rows` of the `height` rows of each plane."""
     blocks = (height + rows - 1) / rows

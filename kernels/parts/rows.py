@@ -5,18 +5,20 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 
-from jitonnx.kernels.language import simd, types
-from jitonnx.kernels.language.code import REGISTER_LANE_BYTES, Code, gathered, larger, remainder, shuffled, smaller
-from jitonnx.kernels.language.epilogue import Epilogue, Stage
-from jitonnx.kernels.language.simd import convert
-from jitonnx.kernels.language.trace import Traced, from_bits, select, to_float
+from jitonnx.emit import simd, types
+from jitonnx.emit.builder import REGISTER_LANE_BYTES, KernelBuilder, gathered, larger, remainder, shuffled, smaller
+from jitonnx.emit.epilogue import Epilogue, Stage
+from jitonnx.emit.simd import convert
+from jitonnx.emit.ssa import SSAValue, from_bits, select, to_float
 from jitonnx.kernels.parts.sharing import TASK_ELEMENTS
 
 VECTORS = 4
 """Vectors of a row worked on at once: their chains of dependent operations hide each other's latency."""
 
 
-def unit_range(code: Code, begin: Traced, end: Traced, units: Traced, unit_elements: Traced) -> tuple[Traced, Traced]:
+def unit_range(
+    code: KernelBuilder, begin: SSAValue, end: SSAValue, units: SSAValue, unit_elements: SSAValue
+) -> tuple[SSAValue, SSAValue]:
     """The units [first, stop) of tasks [begin, end), as `sharing.units_per_task` cuts them."""
     each = larger(code.integer(TASK_ELEMENTS) / larger(unit_elements, 1), 1)
     return begin * each, smaller(end * each, units)
@@ -29,12 +31,12 @@ class Vectors:
 
     def __init__(
         self,
-        code: Code,
-        element: types.Type,
+        code: KernelBuilder,
+        element: types.ElementType,
         lanes: int,
         prologue: Stage | None = None,
         epilogue: Stage | None = None,
-        result: types.Type | None = None,
+        result: types.ElementType | None = None,
     ) -> None:
         self.code, self.element, self.lanes = code, element, lanes
         self.has_prologue = prologue is not None
@@ -43,7 +45,7 @@ class Vectors:
         # A long prologue or epilogue is not repeated more than need be.
         self.vectors = VECTORS if prologue is None and epilogue is None else 2
 
-    def each(self, columns: Traced, body: Callable[[int, Traced, Traced | None], None], rows: int = 1) -> None:
+    def each(self, columns: SSAValue, body: Callable[[int, SSAValue, SSAValue | None], None], rows: int = 1) -> None:
         """body(slot, column, live) for every vector of a row; live is None where all lanes are.
 
         Slots 0 <= slot < self.slots(rows) are emitted one after the other for neighbouring vectors; the rest of the
@@ -64,29 +66,29 @@ class Vectors:
 
     def fold(
         self,
-        columns: Traced,
+        columns: SSAValue,
         initial: float,
-        combine: Callable[[Traced, Traced], Traced],
-        value: Callable[[Traced, Traced | None], Traced],
-    ) -> Traced:
+        combine: Callable[[SSAValue, SSAValue], SSAValue],
+        value: Callable[[SSAValue, SSAValue | None], SSAValue],
+    ) -> SSAValue:
         """The vector combine(…) of value(column, live) over a row; lanes that are not live count as `initial`."""
-        return self.folds(1, columns, initial, combine, lambda column, live: [value(column, live)])[0]
+        return self.folds(1, columns, initial, combine, lambda column, active: [value(column, active)])[0]
 
     def folds(
         self,
         rows: int,
-        columns: Traced,
+        columns: SSAValue,
         initial: float,
-        combine: Callable[[Traced, Traced], Traced],
-        values: Callable[[Traced, Traced | None], list[Traced]],
-    ) -> list[Traced]:
+        combine: Callable[[SSAValue, SSAValue], SSAValue],
+        values: Callable[[SSAValue, SSAValue | None], list[SSAValue]],
+    ) -> list[SSAValue]:
         """Do what `fold` does, for several rows at a time: values(column, live) has one of each."""
         start = self.code.number(self.element, initial, self.lanes)
         totals = [[self.code.variable(start) for _ in range(rows)] for _ in range(self.slots(rows))]
 
-        def body(slot: int, column: Traced, live: Traced | None) -> None:
-            for total, x in zip(totals[slot], values(column, live), strict=True):
-                total.set(combine(total.get(), self.only_live(x, live, initial)))
+        def body(slot: int, column: SSAValue, active: SSAValue | None) -> None:
+            for total, x in zip(totals[slot], values(column, active), strict=True):
+                total.set(combine(total.get(), self.only_live(x, active, initial)))
 
         self.each(columns, body, rows)
         results = [[total.get() for total in slot] for slot in totals]
@@ -95,28 +97,32 @@ class Vectors:
             results = [[combine(a, b) for a, b in zip(*pair, strict=True)] for pair in pairs]
         return results[0]
 
-    def only_live(self, x: Traced, live: Traced | None, other: float) -> Traced:
+    def only_live(self, x: SSAValue, active: SSAValue | None, other: float) -> SSAValue:
         """x with `other` in the lanes that are not live."""
-        if live is None:
+        if active is None:
             return x
-        mask = Traced(x.builder, types.boolean, self.code.live(live, self.lanes).value)
+        mask = SSAValue(x.builder, types.boolean, self.code.active(active, self.lanes).value)
         return select(mask, x, other)
 
-    def prologue(self, x: Traced, batch: Traced, row: Traced, column: Traced, live: Traced | None) -> Traced:
-        return self._apply(self._prologue, x, batch, row, column, live)
+    def prologue(
+        self, x: SSAValue, batch: SSAValue, row: SSAValue, column: SSAValue, active: SSAValue | None
+    ) -> SSAValue:
+        return self._apply(self._prologue, x, batch, row, column, active)
 
-    def epilogue(self, x: Traced, batch: Traced, row: Traced, column: Traced, live: Traced | None) -> Traced:
-        return self._apply(self._epilogue, x, batch, row, column, live)
+    def epilogue(
+        self, x: SSAValue, batch: SSAValue, row: SSAValue, column: SSAValue, active: SSAValue | None
+    ) -> SSAValue:
+        return self._apply(self._epilogue, x, batch, row, column, active)
 
     def _apply(
-        self, function: Epilogue, x: Traced, batch: Traced, row: Traced, column: Traced, live: Traced | None
-    ) -> Traced:
-        return function(self.code, x, batch, row, column, self.lanes if live is None else live)
+        self, function: Epilogue, x: SSAValue, batch: SSAValue, row: SSAValue, column: SSAValue, active: SSAValue | None
+    ) -> SSAValue:
+        return function(self.code, x, batch, row, column, self.lanes if active is None else active)
 
-    def sum(self, vector: Traced) -> Traced:
+    def sum(self, vector: SSAValue) -> SSAValue:
         return simd.reduce_add(vector)
 
-    def across(self, rows: Sequence[Traced], combine: Callable[[Traced, Traced], Traced]) -> Traced:
+    def across(self, rows: Sequence[SSAValue], combine: Callable[[SSAValue, SSAValue], SSAValue]) -> SSAValue:
         """Each row combined across its lanes, in a lane each; rows: a power of two, no more than there are lanes."""
         lanes, parts = self.lanes, list(rows)
         while lanes > len(rows):
@@ -125,17 +131,17 @@ class Vectors:
         (total,) = across_rows([(part,) for part in parts], lambda a, b: (combine(*a, *b),))
         return total
 
-    def sums(self, rows: Sequence[Traced]) -> Traced:
+    def sums(self, rows: Sequence[SSAValue]) -> SSAValue:
         """The sum across each row's lanes, as `across`."""
         return self.across(rows, lambda a, b: a + b)
 
-    def largest(self, vector: Traced) -> Traced:
+    def largest(self, vector: SSAValue) -> SSAValue:
         """The largest lane; any lane if one is NaN."""
         best = self.across([vector], larger_lanes)
         return vector.like(vector.builder.extract_element(best.value, self.code.integer(0).value))
 
 
-Parts = tuple[Traced, ...]
+Parts = tuple[SSAValue, ...]
 """Vectors that belong together lane by lane: values, or values and the index of each."""
 
 
@@ -179,7 +185,7 @@ def _shuffled_parts(a: Parts, b: Parts, order: Sequence[int]) -> Parts:
     return tuple(shuffled(x, y, order) for x, y in zip(a, b, strict=True))
 
 
-def in_all_lanes(x: Traced, lanes: int) -> list[Traced]:
+def in_all_lanes(x: SSAValue, lanes: int) -> list[SSAValue]:
     """Give for each lane of a vector the vector that has it in all `lanes`."""
     return [shuffled(x, x, [lane] * lanes) for lane in range(x.value.type.count)]
 
@@ -201,16 +207,16 @@ def _halves(owner: Sequence[int], within: int) -> tuple[list[int], list[int]]:
     return halves
 
 
-def as_element(count: Traced, element: types.Type) -> Traced:
+def as_element(count: SSAValue, element: types.ElementType) -> SSAValue:
     """An int64 as a float."""
     return convert(to_float(count), element)
 
 
-def float_from_bits(size: Traced, element: types.Type) -> Traced:
+def float_from_bits(size: SSAValue, element: types.ElementType) -> SSAValue:
     """A size that is the bit pattern of a float64, as a float."""
     return convert(from_bits(size), element)
 
 
-def larger_lanes(a: Traced, b: Traced) -> Traced:
+def larger_lanes(a: SSAValue, b: SSAValue) -> SSAValue:
     """Give the larger one in each lane, by one instruction; either of them where one is NaN."""
     return select(a > b, a, b)

@@ -1,8 +1,8 @@
 """Arithmetic on sizes that specs do without branches where they can.
 
-Sizes may be recorded integers (`jitonnx.plan.recording`), which note what is done with them, so that native code does
-it for other sizes. A comparison then holds for those sizes only for which it turns out alike; these functions hold for
-all.
+Sizes may be recorded integers (`jitonnx.plan.size_tracing`), which note what is done with them, so that native code
+does it for other sizes. A comparison then holds for those sizes only for which it turns out alike; these functions hold
+for all.
 """
 
 from __future__ import annotations

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from jitonnx.kernels.language import types
-from jitonnx.kernels.language.code import Code, Pointer, smaller
-from jitonnx.kernels.language.simd import convert
-from jitonnx.kernels.language.trace import Traced, one_if, select
+from jitonnx.emit import types
+from jitonnx.emit.builder import KernelBuilder, Pointer, smaller
+from jitonnx.emit.simd import convert
+from jitonnx.emit.ssa import SSAValue, one_if, select
 
 _DIGIT_BITS = 8
 
-Before = Callable[[Traced, Traced, Traced], Traced]
+Before = Callable[[SSAValue, SSAValue, SSAValue], SSAValue]
 """before(a, b, both): whether record a, which came first, is to stay in front of b. Where `both` does not hold, one of
 them is none, and the answer counts for nothing."""
 
 
-def merge_sort(code: Code, records: Pointer, stride: Traced, count: Traced, before: Before) -> Pointer:
+def merge_sort(code: KernelBuilder, records: Pointer, stride: SSAValue, count: SSAValue, before: Before) -> Pointer:
     """Sort `count` records; where they then lie: from the beginning or from `stride` on, of memory for 2 * stride.
 
     A merge sort from runs of one on, to and fro between the two places. It reads one record behind the last:
@@ -36,7 +36,9 @@ def merge_sort(code: Code, records: Pointer, stride: Traced, count: Traced, befo
     return records.at(source.get())
 
 
-def _merge(code: Code, source: Pointer, target: Pointer, bounds: tuple[Traced, Traced, Traced], before: Before) -> None:
+def _merge(
+    code: KernelBuilder, source: Pointer, target: Pointer, bounds: tuple[SSAValue, SSAValue, SSAValue], before: Before
+) -> None:
     """Two sorted runs as one. Behind the end of a run something else is read, and not used."""
     start, middle, stop = bounds
     left, right = code.variable(start), code.variable(middle)
@@ -49,7 +51,9 @@ def _merge(code: Code, source: Pointer, target: Pointer, bounds: tuple[Traced, T
         right.set(i + 1 - left.get() + middle)
 
 
-def radix_sort(code: Code, records: Pointer, stride: Traced, count: Traced, first_bit: int, bits: int) -> Pointer:
+def radix_sort(
+    code: KernelBuilder, records: Pointer, stride: SSAValue, count: SSAValue, first_bit: int, bits: int
+) -> Pointer:
     """Sort `count` records by the signed integer of `bits` bits (a multiple of 8) that they hold from `first_bit` on.
 
     Stable; the result lies from the beginning or from `stride` > count on, of memory for 2 * stride. Digits of 8 bits,
@@ -62,7 +66,7 @@ def radix_sort(code: Code, records: Pointer, stride: Traced, count: Traced, firs
     for low in range(first_bit, first_bit + bits, _DIGIT_BITS):
         flipped = digits // 2 if low + _DIGIT_BITS == first_bit + bits else 0  # the sign bit: the negative come first
 
-        def digit(record: Traced, low: int = low, flipped: int = flipped) -> Traced:
+        def digit(record: SSAValue, low: int = low, flipped: int = flipped) -> SSAValue:
             return (convert(record >> low, types.int64) & (digits - 1)) ^ flipped
 
         given = records.at(source.get())
@@ -71,7 +75,7 @@ def radix_sort(code: Code, records: Pointer, stride: Traced, count: Traced, firs
         with code.loop(count) as i:
             number = digit(given.load(i))
             starts.store(number, starts.load(number) + 1)
-        with code.when(starts.load(digit(given.load(0))) < count):
+        with code.if_then(starts.load(digit(given.load(0))) < count):
             _move_by_digit(code, given, records.at(target.get()), count, starts, digit)
             old = source.get()
             source.set(target.get())
@@ -80,7 +84,12 @@ def radix_sort(code: Code, records: Pointer, stride: Traced, count: Traced, firs
 
 
 def _move_by_digit(
-    code: Code, source: Pointer, target: Pointer, count: Traced, starts: Pointer, digit: Callable[[Traced], Traced]
+    code: KernelBuilder,
+    source: Pointer,
+    target: Pointer,
+    count: SSAValue,
+    starts: Pointer,
+    digit: Callable[[SSAValue], SSAValue],
 ) -> None:
     """Records in the order of a digit. starts: how many records there are of each, and then where they begin."""
     before = code.variable(code.integer(0))

@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from jitonnx.kernels.language.code import Code, Pointer, larger, remainder, smaller
-from jitonnx.kernels.language.trace import Traced, select
+from jitonnx.emit.builder import KernelBuilder, Pointer, larger, remainder, smaller
+from jitonnx.emit.ssa import SSAValue, select
 from jitonnx.kernels.parts.layouts import WindowProduct
-from jitonnx.records import NamedTuple
+from jitonnx.support.records import NamedTuple
 
 
 class Window(NamedTuple):
     """What an output pixel reads: which of the pixels that are gone through it is, and of which image; the row and the
     column of its first tap, which may lie outside."""
 
-    number: Traced
-    image: Traced
-    top: Traced
-    left: Traced
+    number: SSAValue
+    image: SSAValue
+    top: SSAValue
+    left: SSAValue
 
 
 @contextmanager
-def each_window(code: Code, size: WindowProduct, first: Traced, count: Traced) -> Iterator[Window]:
+def each_window(code: KernelBuilder, size: WindowProduct, first: SSAValue, count: SSAValue) -> Iterator[Window]:
     """The block for each of `count` output pixels from number `first` of all images on."""
     pixels = size.out_height * size.out_width
     place = remainder(first, pixels)
@@ -40,14 +40,14 @@ def each_window(code: Code, size: WindowProduct, first: Traced, count: Traced) -
 
 
 def copy_taps(
-    code: Code,
+    code: KernelBuilder,
     size: WindowProduct,
     target: Pointer,
     image: Pointer,
     window: Window,
     itemsize: int,
-    copy: Callable[[Pointer, Pointer, Traced], None],
-    fill: Callable[[Pointer, Traced], None],
+    copy: Callable[[Pointer, Pointer, SSAValue], None],
+    fill: Callable[[Pointer, SSAValue], None],
 ) -> None:
     """The taps of one output pixel, to bytes from `target` on. Those of a row that lie side by side are one run.
 
@@ -60,7 +60,7 @@ def copy_taps(
         row = window.top + tap_row * size.dilation_height
         into = target.at(tap_row * taps * channels * itemsize)
         inside = (row >= 0) & (row < size.height)
-        with code.either(inside & together) as (in_one, apart):
+        with code.if_else(inside & together) as (in_one, apart):
             with in_one:
                 begin = smaller(larger(0 - window.left, 0), taps)
                 end = larger(smaller(size.width - window.left, taps), begin)
@@ -71,7 +71,7 @@ def copy_taps(
             with apart, code.loop(taps) as tap:
                 column = window.left + tap * size.dilation_width
                 there = into.at(tap * channels * itemsize)
-                with code.either(inside & (column >= 0) & (column < size.width)) as (read, padded):
+                with code.if_else(inside & (column >= 0) & (column < size.width)) as (read, padded):
                     with read:
                         copy(there, image.at(row * size.x_row + column * size.x_pixel), channels)
                     with padded:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from jitonnx.kernels.language.code import Code
-from jitonnx.kernels.language.trace import Traced, absolute, select, sqrt
-from jitonnx.kernels.mathematics.vecmath import pow
+from jitonnx.emit.builder import KernelBuilder
+from jitonnx.emit.mathematics.vecmath import pow
+from jitonnx.emit.ssa import SSAValue, absolute, select, sqrt
 
 
-def step(kind: str, power: int, total: Traced, x: Traced) -> Traced:
+def step(kind: str, power: int, total: SSAValue, x: SSAValue) -> SSAValue:
     """The fold's next value: of a maximum, of a sum, or of a sum of powers of magnitudes."""
     if kind == "max":
         return select(x > total, x, total)
     return total + term(kind, power, x)
 
 
-def term(kind: str, power: int, x: Traced) -> Traced:
+def term(kind: str, power: int, x: SSAValue) -> SSAValue:
     """What a value adds to a sum."""
     if kind == "average":
         return x
@@ -25,7 +25,7 @@ def term(kind: str, power: int, x: Traced) -> Traced:
     return product
 
 
-def root(code: Code, x: Traced, power: int) -> Traced:
+def root(code: KernelBuilder, x: SSAValue, power: int) -> SSAValue:
     """x to the power of 1 / power."""
     if power <= 2:
         return x if power == 1 else sqrt(x)

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from jitonnx.kernels.language import types
-from jitonnx.kernels.language.code import Code, Kernel, Mask, Variable, each_vector, larger, remainder, smaller
-from jitonnx.kernels.language.epilogue import Epilogue, Stage
-from jitonnx.kernels.language.half import unwiden_bfloat16_apart, widen_bfloat16_apart
-from jitonnx.kernels.language.simd import convert
-from jitonnx.kernels.language.trace import Traced, select
+from jitonnx.emit import types
+from jitonnx.emit.builder import Kernel, KernelBuilder, Mask, Variable, each_vector, larger, remainder, smaller
+from jitonnx.emit.epilogue import Epilogue, Stage
+from jitonnx.emit.half import unwiden_bfloat16_apart, widen_bfloat16_apart
+from jitonnx.emit.simd import convert
+from jitonnx.emit.ssa import SSAValue, select
 from jitonnx.kernels.pooling.fold import root, step
 from jitonnx.kernels.pooling.planes import Planes
 from jitonnx.kernels.pooling.spec import PoolBuffers, PoolPlanesSpec, PoolSizes, PoolSpec
-from jitonnx.records import NamedTuple
+from jitonnx.support.records import NamedTuple
 
 _AXES = ("depth", "height", "width")
 _STEPS = ("plane", "row", "pixel")
@@ -26,9 +26,9 @@ class Window(NamedTuple):
     """It says where a window lies on one axis: the first tap that falls on x, how many do, how many fall on the padded
     x."""
 
-    start: Traced
-    taps: Traced
-    padded_taps: Traced
+    start: SSAValue
+    taps: SSAValue
+    padded_taps: SSAValue
 
 
 def build(spec: PoolSpec | PoolPlanesSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
@@ -40,7 +40,7 @@ def build(spec: PoolSpec | PoolPlanesSpec, lanes: int, epilogue: Stage | None = 
     element = types.uint16 if spec.element == "bfloat16" else getattr(types, spec.element)
     lanes = lanes * 4 // spec.itemsize
 
-    def body(code: Code, begin: Traced, end: Traced) -> None:
+    def body(code: KernelBuilder, begin: SSAValue, end: SSAValue) -> None:
         pixel = (
             _PixelWithIndices(code, element, lanes)
             if spec.with_indices
@@ -64,7 +64,7 @@ def build(spec: PoolSpec | PoolPlanesSpec, lanes: int, epilogue: Stage | None = 
     return body
 
 
-def _run(code: Code) -> tuple[Traced, Traced]:
+def _run(code: KernelBuilder) -> tuple[SSAValue, SSAValue]:
     """(first column, columns) of a row of outputs that may be made as one long pixel; no column: (0, 1).
 
     With stride 1 and dense pixels, windows that lie within x add up as shifted rows of x do, whatever the channels.
@@ -77,11 +77,11 @@ def _run(code: Code) -> tuple[Traced, Traced]:
     return select(possible, pad, 0), select(possible, run, 1)
 
 
-def _size(code: Code, name: str) -> Traced:
+def _size(code: KernelBuilder, name: str) -> SSAValue:
     return code.size(PoolSizes.place(name))
 
 
-def _offset(code: Code, tensor: str, image: Traced, *coordinates: Traced) -> Traced:
+def _offset(code: KernelBuilder, tensor: str, image: SSAValue, *coordinates: SSAValue) -> SSAValue:
     """Tell where a pixel, given by its coordinates in the order of the axes, lies in x or y."""
     offset = image * _size(code, f"{tensor}_image")
     for coordinate, name in zip(coordinates, _STEPS, strict=False):
@@ -89,7 +89,7 @@ def _offset(code: Code, tensor: str, image: Traced, *coordinates: Traced) -> Tra
     return offset
 
 
-def _window(code: Code, spec: PoolSpec, axis: str, out: Traced) -> Window:
+def _window(code: KernelBuilder, spec: PoolSpec, axis: str, out: SSAValue) -> Window:
     """The window of output coordinate `out`."""
     dilation, kernel, extent = (_size(code, name) for name in (f"dilation_{axis}", f"kernel_{axis}", axis))
     before, after = _size(code, f"pad_{axis}"), _size(code, f"pad_{axis}_after")
@@ -104,11 +104,13 @@ def _window(code: Code, spec: PoolSpec, axis: str, out: Traced) -> Window:
     return Window(inside, taps, padded_taps)
 
 
-def _clip(code: Code, start: Traced, dilation: Traced, kernel: Traced, extent: Traced) -> tuple[Traced, Traced]:
+def _clip(
+    code: KernelBuilder, start: SSAValue, dilation: SSAValue, kernel: SSAValue, extent: SSAValue
+) -> tuple[SSAValue, SSAValue]:
     """(first, count) of the taps 0 <= i < kernel with 0 <= start + i * dilation < extent."""
     first, count = code.variable(code.integer(0)), code.variable(kernel)
     # Two divisions would cost as much as a small window: most windows lie within x.
-    with code.when((start < 0) | (start + (kernel - 1) * dilation >= extent)):
+    with code.if_then((start < 0) | (start + (kernel - 1) * dilation >= extent)):
         skipped = larger((dilation - 1 - start) / dilation, 0)
         stop = smaller((extent - start + dilation - 1) / dilation, kernel)
         first.set(skipped)
@@ -119,7 +121,9 @@ def _clip(code: Code, start: Traced, dilation: Traced, kernel: Traced, extent: T
 class _Pixel:
     """Emits one output pixel of a kind that folds values."""
 
-    def __init__(self, code: Code, spec: PoolSpec, element: types.Type, lanes: int, epilogue: Any) -> None:
+    def __init__(
+        self, code: KernelBuilder, spec: PoolSpec, element: types.ElementType, lanes: int, epilogue: Any
+    ) -> None:
         self.code, self.spec, self.element, self.lanes = code, spec, element, lanes
         self.epilogue, self.takes_runs = Epilogue(code, epilogue, element, lanes), epilogue is None
         # Half precision is summed in single, as onnxruntime does it.
@@ -128,38 +132,38 @@ class _Pixel:
             self.total = types.float32
         self.x, self.y, _ = code.buffers(PoolBuffers, element)
 
-    def emit(self, image: Traced, windows: list[Window], target: Traced, row: Traced, channels: Traced) -> None:
+    def emit(self, image: SSAValue, windows: list[Window], target: SSAValue, row: SSAValue, channels: SSAValue) -> None:
         """The pixel at index `target` of y, number `row` of its image."""
         code, lanes = self.code, self.lanes
         source = _offset(code, "x", image, *(window.start for window in windows))
 
-        def piece(channel: Traced, width: int, mask: Mask | None, live: Traced) -> None:
+        def piece(channel: SSAValue, width: int, mask: Mask | None, active: SSAValue) -> None:
             value = self._fold(source + channel, windows, width, mask)
             for first in range(0, width, lanes):
-                part, rest = code.part(value, first, lanes), None if mask is None else live - first
+                part, rest = code.part(value, first, lanes), None if mask is None else active - first
                 y = self.epilogue(code, part, image, row, channel + first, lanes if rest is None else rest)
                 self.y.store(target + channel + first, y, rest)
 
         each_vector(code, channels, lanes, piece)
 
-    def _divisor(self, windows: list[Window]) -> Traced:
+    def _divisor(self, windows: list[Window]) -> SSAValue:
         """What an average divides by: the number of taps."""
         depth, height, width = (
             window.padded_taps if self.spec.count_include_pad else window.taps for window in windows
         )
         count = depth * height * width
-        return Traced(count.builder, self.total, count.builder.sitofp(count.value, self.zero(None).value.type))
+        return SSAValue(count.builder, self.total, count.builder.sitofp(count.value, self.zero(None).value.type))
 
-    def zero(self, lanes: int | None) -> Traced:
+    def zero(self, lanes: int | None) -> SSAValue:
         return self.code.number(self.total, 0, lanes)
 
-    def _fold(self, source: Traced, windows: list[Window], lanes: int, mask: Mask | None) -> Traced:
+    def _fold(self, source: SSAValue, windows: list[Window], lanes: int, mask: Mask | None) -> SSAValue:
         """`lanes` channels of a window, from index `source` of x on, folded to the result."""
         kind = self.spec.kind
         start = self.zero(lanes) if kind != "max" else _first_tap(self.code, self._loaded(source, lanes, mask), windows)
         total = self.code.variable(start)
 
-        def take(index: Traced) -> None:
+        def take(index: SSAValue) -> None:
             total.set(step(kind, self.spec.power, total.get(), self._loaded(index, lanes, mask)))
 
         if kind == "average":
@@ -168,13 +172,13 @@ class _Pixel:
             _each_tap(self.code, windows, [(source, "x")], take)
         result = total.get()
         if kind == "average":
-            result = result / self.code.spread(self._divisor(windows), lanes)
+            result = result / self.code.splat(self._divisor(windows), lanes)
         elif kind == "lp":
             result = root(self.code, result, self.spec.power)
         return unwiden_bfloat16_apart(result) if self.spec.element == "bfloat16" else convert(result, self.element)
 
     def _sum_columns(
-        self, source: Traced, windows: list[Window], total: Variable, take: Callable[[Traced], None]
+        self, source: SSAValue, windows: list[Window], total: Variable, take: Callable[[SSAValue], None]
     ) -> None:
         """Add up a window column by column, and the sums of these, in the order in which onnxruntime does: the last
         place decides where means of integers lie half way between two."""
@@ -189,13 +193,13 @@ class _Pixel:
             sum_of_columns.set(sum_of_columns.get() + total.get())
         total.set(sum_of_columns.get())
 
-    def _loaded(self, index: Traced, lanes: int, mask: Mask | None) -> Traced:
+    def _loaded(self, index: SSAValue, lanes: int, mask: Mask | None) -> SSAValue:
         """`lanes` elements as they are folded."""
         x = self.x.load(index, lanes, mask)
         return widen_bfloat16_apart(x) if self.spec.element == "bfloat16" else convert(x, self.total)
 
 
-def _first_tap(code: Code, x: Traced, windows: list[Window]) -> Traced:
+def _first_tap(code: KernelBuilder, x: SSAValue, windows: list[Window]) -> SSAValue:
     """What a maximum starts from: the first tap's x, or where no tap falls on x the lowest number."""
     lowest = x.element.minval if isinstance(x.element, types.Integer) else -np.inf
     depth, height, width = (window.taps for window in windows)
@@ -203,7 +207,11 @@ def _first_tap(code: Code, x: Traced, windows: list[Window]) -> Traced:
 
 
 def _each_tap(
-    code: Code, windows: list[Window], places: Sequence[tuple[Traced, str]], take: Callable[..., None], axis: int = 0
+    code: KernelBuilder,
+    windows: list[Window],
+    places: Sequence[tuple[SSAValue, str]],
+    take: Callable[..., None],
+    axis: int = 0,
 ) -> None:
     """Loops over the taps in row-major order: take(*indices).
 
@@ -224,28 +232,28 @@ class _PixelWithIndices:
 
     takes_runs = False  # indices tell channels apart
 
-    def __init__(self, code: Code, element: types.Type, lanes: int) -> None:
+    def __init__(self, code: KernelBuilder, element: types.ElementType, lanes: int) -> None:
         self.code, self.lanes = code, lanes
         self.x, self.y, self.indices = code.buffers(PoolBuffers, element, indices=types.int64)
 
-    def emit(self, image: Traced, windows: list[Window], target: Traced, row: Traced, channels: Traced) -> None:
+    def emit(self, image: SSAValue, windows: list[Window], target: SSAValue, row: SSAValue, channels: SSAValue) -> None:
         """The pixel at index `target` of y and of indices."""
         code, lanes = self.code, self.lanes
         starts = [window.start for window in windows]
         source, index = _offset(code, "x", image, *starts), _offset(code, "index", image, *starts)
         index_step = _size(code, "index_channel")
         with code.loop(channels, step=lanes) as channel:
-            mask = code.live(channels - channel, lanes)
+            mask = code.active(channels - channel, lanes)
             best = code.variable(_first_tap(code, self.x.load(source + channel, lanes, mask), windows))
-            best_place = code.variable(code.spread(index, lanes))
+            best_place = code.variable(code.splat(index, lanes))
 
-            def take(at: Traced, place: Traced) -> None:
+            def take(at: SSAValue, place: SSAValue) -> None:
                 x = self.x.load(at, lanes, mask)
                 better = x > best.get()
                 best.set(select(better, x, best.get()))
-                best_place.set(select(better, code.spread(place, lanes), best_place.get()))
+                best_place.set(select(better, code.splat(place, lanes), best_place.get()))
 
             _each_tap(code, windows, [(source + channel, "x"), (index, "index")], take)
-            channel_index = (code.spread(channel, lanes) + code.iota(lanes)) * code.spread(index_step, lanes)
+            channel_index = (code.splat(channel, lanes) + code.iota(lanes)) * code.splat(index_step, lanes)
             self.y.store(target + channel, best.get(), mask)
             self.indices.store(target + channel, best_place.get() + channel_index, mask)

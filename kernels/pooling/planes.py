@@ -6,10 +6,10 @@ import functools
 import operator
 from typing import Any
 
-from jitonnx.kernels.language import ir, types
-from jitonnx.kernels.language.code import Code, Pointer, gathered, larger, remainder, shuffled, smaller
-from jitonnx.kernels.language.epilogue import Epilogue
-from jitonnx.kernels.language.trace import Traced, narrow, select, to_float
+from jitonnx.emit import llvm_ir, types
+from jitonnx.emit.builder import KernelBuilder, Pointer, gathered, larger, remainder, shuffled, smaller
+from jitonnx.emit.epilogue import Epilogue
+from jitonnx.emit.ssa import SSAValue, narrow, select, to_float
 from jitonnx.kernels.parts.layouts import UnaryBuffers
 from jitonnx.kernels.parts.planes import each_block_of_rows
 from jitonnx.kernels.pooling.fold import root, step, term
@@ -19,13 +19,13 @@ from jitonnx.kernels.pooling.spec import PoolPlanesSizes, PoolPlanesSpec
 class Planes:
     """Emits the kernel: vectors of output pixels, along some rows at a time."""
 
-    def __init__(self, code: Code, spec: PoolPlanesSpec, lanes: int, epilogue: Any) -> None:
+    def __init__(self, code: KernelBuilder, spec: PoolPlanesSpec, lanes: int, epilogue: Any) -> None:
         self.code, self.spec, self.lanes = code, spec, lanes
         self.epilogue = Epilogue(code, epilogue, types.float32, lanes)
         self.size = code.sizes(PoolPlanesSizes)
         self.x, self.y = code.buffers(UnaryBuffers, types.float32)
 
-    def emit(self, begin: Traced, end: Traced) -> None:
+    def emit(self, begin: SSAValue, end: SSAValue) -> None:
         """The tasks."""
         code, size, together = self.code, self.size, self.spec.rows
         if self.spec.kind != "max":
@@ -44,7 +44,7 @@ class Planes:
 
     # ------------------------------------------------------------ what a task reads
 
-    def _source(self, image: Traced, channel: Traced, start: Traced, stop: Traced) -> tuple[Pointer, Traced]:
+    def _source(self, image: SSAValue, channel: SSAValue, start: SSAValue, stop: SSAValue) -> tuple[Pointer, SSAValue]:
         """Tell where the window of output (0, 0) starts, and the step to the next row, for output rows start … stop -
         1."""
         code, size = self.code, self.size
@@ -56,7 +56,7 @@ class Planes:
         beyond_end = plane + (bottom - 1) * size.x_row + size.reach > end_of_x
         copied = (size.padded > 0) | (top < 0) | (bottom > size.height) | beyond_end
         x, scratch = self.x.at(plane), code.scratch(types.float32)
-        with code.when(copied), code.loop(bottom, top) as row:
+        with code.if_then(copied), code.loop(bottom, top) as row:
             self._copy(x, row, scratch.at((row - top) * size.pitch + size.margin))
         pitch = select(copied, size.pitch, size.x_row)
         chosen = code.builder.select(copied.value, scratch.value, x.value)
@@ -64,7 +64,7 @@ class Planes:
         first = select(copied, size.margin - (top + size.pad_height) * size.pitch - size.pad_width, 0)
         return Pointer(code, types.float32, chosen).at(first), pitch
 
-    def _copy(self, x: Pointer, row: Traced, target: Pointer) -> None:
+    def _copy(self, x: Pointer, row: SSAValue, target: Pointer) -> None:
         """Row `row` of the plane x and its padding, to where its first element is to lie."""
         code, size = self.code, self.size
         if self.spec.kind == "max":  # of values that are compared, one may be there twice
@@ -74,7 +74,7 @@ class Planes:
             self._fill(target, size.pitch - size.margin, whole, source.load(size.width - 1))
             self._copy_row(source, target)
             return
-        with code.either((row >= 0) & (row < size.height)) as (within, padding):
+        with code.if_else((row >= 0) & (row < size.height)) as (within, padding):
             with within:
                 self._copy_row(x.at(row * size.x_row), target)  # zeros lie around it already
             with padding:
@@ -85,43 +85,43 @@ class Planes:
         whole = size.width - remainder(size.width, code.integer(lanes))
         with code.loop(whole, step=lanes) as at:
             target.store(at, x.load(at, lanes))
-        with code.when(whole < size.width):
-            live = code.live(size.width - whole, lanes)
-            target.store(whole, x.load(whole, lanes, live), live)
+        with code.if_then(whole < size.width):
+            active = code.active(size.width - whole, lanes)
+            target.store(whole, x.load(whole, lanes, active), active)
 
-    def _fill(self, target: Pointer, stop: Traced, start: Traced, value: Traced) -> None:
+    def _fill(self, target: Pointer, stop: SSAValue, start: SSAValue, value: SSAValue) -> None:
         with self.code.loop(stop, start, self.lanes) as at:
-            target.store(at, self.code.spread(value, self.lanes))
+            target.store(at, self.code.splat(value, self.lanes))
 
     # ------------------------------------------------------------ what it makes of that
 
     def _rows(
-        self, origin: Pointer, pitch: Traced, y: Pointer, row: Traced, count: int, place: tuple[Traced, Traced]
+        self, origin: Pointer, pitch: SSAValue, y: Pointer, row: SSAValue, count: int, place: tuple[SSAValue, SSAValue]
     ) -> None:
         """Output rows `row` … row + count - 1; place: their image and channel."""
         code, size, lanes = self.code, self.size, self.lanes
         windows = origin.at(row * size.stride_height * pitch)
         taps = [self._row_taps(row + number) for number in range(count)] if self.spec.kind == "average" else []
 
-        def vectors(column: Traced, live: Traced | None) -> None:
+        def vectors(column: SSAValue, active: SSAValue | None) -> None:
             folded = self._fold(windows.at(column * self.spec.stride), pitch, count)
             columns = self._column_taps(column) if self.spec.kind == "average" else None
             for number, value in enumerate(folded):
                 if columns is not None:
-                    value = value / (columns * to_float(code.spread(narrow(taps[number]), lanes)))
+                    value = value / (columns * to_float(code.splat(narrow(taps[number]), lanes)))
                 elif self.spec.kind == "lp":
                     value = root(code, value, self.spec.power)
                 pixel = (row + number) * size.out_width + column
-                value = self.epilogue(code, value, *place, pixel, lanes if live is None else live)
-                y.store((row + number) * size.y_row + column, value, live)
+                value = self.epilogue(code, value, *place, pixel, lanes if active is None else active)
+                y.store((row + number) * size.y_row + column, value, active)
 
         whole = size.out_width - remainder(size.out_width, code.integer(lanes))
         with code.loop(whole, step=lanes) as column:
             vectors(column, None)
-        with code.when(whole < size.out_width):
+        with code.if_then(whole < size.out_width):
             vectors(whole, size.out_width - whole)
 
-    def _fold(self, window: Pointer, pitch: Traced, count: int) -> list[Traced]:
+    def _fold(self, window: Pointer, pitch: SSAValue, count: int) -> list[SSAValue]:
         """A vector of outputs in each of `count` rows; the first window of the first row starts at `window`."""
         code, spec = self.code, self.spec
         height, width = spec.window
@@ -136,20 +136,20 @@ class Planes:
                 total.set(step(spec.kind, spec.power, total.get(), x))
             return [total.get()]
         for row in range(height + count - 1):  # where rows are made together, windows move by one
-            loaded: dict[int, list[Traced]] = {}
+            loaded: dict[int, list[SSAValue]] = {}
             taps = [self._tap(window.at(row * pitch), tap, loaded) for tap in range(width)]
             for number in range(max(0, row - height + 1), min(count, row + 1)):
                 totals[number] = self._with_row(totals[number], taps)
         return totals
 
-    def _with_row(self, total: Traced, taps: list[Traced]) -> Traced:
+    def _with_row(self, total: SSAValue, taps: list[SSAValue]) -> SSAValue:
         """A fold's value after a row of the window. Sums of rows are made once for all windows that they are in."""
         kind, power = self.spec.kind, self.spec.power
         if kind == "max":
             return functools.reduce(functools.partial(step, kind, power), taps, total)
         return total + functools.reduce(operator.add, [term(kind, power, x) for x in taps])
 
-    def _tap(self, row: Pointer, tap: int, loaded: dict[int, list[Traced]]) -> Traced:
+    def _tap(self, row: Pointer, tap: int, loaded: dict[int, list[SSAValue]]) -> SSAValue:
         """Tap number `tap` of each window: every stride-th element. `loaded`: of this row, vectors and earlier taps.
 
         A tap that lies a stride behind another is that one moved by a lane, with an element more.
@@ -164,35 +164,35 @@ class Planes:
             loaded[phase] = [gathered(loaded[-1], range(phase, stride * lanes, stride))]
         result = loaded[phase][0]
         for number in range(moved):
-            behind = self.code.spread(row.load(stride * (lanes + number) + phase), lanes)
+            behind = self.code.splat(row.load(stride * (lanes + number) + phase), lanes)
             result = shuffled(result, behind, range(1, lanes + 1))
         return result
 
     # ------------------------------------------------------------ what averages divide by
 
-    def _row_taps(self, row: Traced) -> Traced:
+    def _row_taps(self, row: SSAValue) -> SSAValue:
         """How many rows of the windows of an output row count."""
         start = row * self.size.stride_height - self.size.pad_height
         low, high = self._counted("height")
         return smaller(start + self.size.kernel_height, high) - larger(start, low)
 
-    def _column_taps(self, column: Traced) -> Traced:
+    def _column_taps(self, column: SSAValue) -> SSAValue:
         """How many columns of the windows of outputs `column` … count, as floats."""
         code, size, lanes, stride = self.code, self.size, self.lanes, self.spec.stride
-        numbers = ir.Constant(ir.VectorType(ir.IntType(32), lanes), [number * stride for number in range(lanes)])
-        first = code.spread(narrow(column * stride - size.pad_width), lanes)
-        first = first + first.like(numbers)
-        kernel, low, high = (
-            code.spread(narrow(value), lanes) for value in (size.kernel_width, *self._counted("width"))
+        numbers = llvm_ir.Constant(
+            llvm_ir.VectorType(llvm_ir.IntType(32), lanes), [number * stride for number in range(lanes)]
         )
+        first = code.splat(narrow(column * stride - size.pad_width), lanes)
+        first = first + first.like(numbers)
+        kernel, low, high = (code.splat(narrow(value), lanes) for value in (size.kernel_width, *self._counted("width")))
         return to_float(smaller(first + kernel, high) - larger(first, low))
 
-    def _counted(self, axis: str) -> tuple[Traced, Traced]:
+    def _counted(self, axis: str) -> tuple[SSAValue, SSAValue]:
         """Taps on these coordinates, from the first to before the second, count."""
         if not self.spec.count_include_pad:
             return self.code.integer(0), getattr(self.size, axis)
         before, after = getattr(self.size, f"pad_{axis}"), getattr(self.size, f"pad_{axis}_after")
         return -before, getattr(self.size, axis) + after
 
-    def _zero(self, lanes: int | None) -> Traced:
+    def _zero(self, lanes: int | None) -> SSAValue:
         return self.code.number(types.float32, 0, lanes)

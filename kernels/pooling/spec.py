@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
+from jitonnx.emit.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.parts.layouts import Pixels, PlanesToPlanes, UnaryBuffers
 from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
-from jitonnx.records import dataclass
+from jitonnx.support.records import dataclass
 
 KINDS = ("max", "average", "lp")
 ELEMENTS = {
@@ -169,7 +169,7 @@ class PoolPlanesSpec(KernelSpec):
 
     BUFFERS = UnaryBuffers
     SIZES = PoolPlanesSizes
-    SETTLED = True
+    PRESCHEDULED = True
 
     def complete(self, sizes: PoolPlanesGiven) -> PoolPlanesSizes:
         vectors = -(-sizes.out_width // _LONGEST_VECTOR)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from jitonnx import philox
-from jitonnx.kernels.language import types
-from jitonnx.kernels.language.code import Code, Kernel, smaller
-from jitonnx.kernels.language.epilogue import Stage
-from jitonnx.kernels.language.simd import convert
-from jitonnx.kernels.language.trace import Traced, at_most, bits, from_bits, select, sqrt, to_float
+from jitonnx.emit import types
+from jitonnx.emit.builder import Kernel, KernelBuilder, smaller
+from jitonnx.emit.epilogue import Stage
+from jitonnx.emit.simd import convert
+from jitonnx.emit.ssa import SSAValue, at_most, bits, from_bits, select, sqrt, to_float
 from jitonnx.kernels.random.spec import (
     NextBuffers,
     NextSpec,
@@ -18,6 +17,7 @@ from jitonnx.kernels.random.spec import (
     SearchSizes,
     SearchSpec,
 )
+from jitonnx.support import philox
 
 
 def build(spec: NextSpec | RandomSpec | SearchSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
@@ -32,14 +32,14 @@ def build(spec: NextSpec | RandomSpec | SearchSpec, lanes: int, epilogue: Stage 
     return lambda code, begin, end: _draw(code, spec, width, begin, end)
 
 
-def _next(code: Code, begin: Traced, end: Traced) -> None:
+def _next(code: KernelBuilder, begin: SSAValue, end: SSAValue) -> None:
     state, drawn = code.buffers(NextBuffers, types.int64)
     number = code.builder.atomic_rmw("add", state.at(1).value, code.integer(1).value, "monotonic")
     drawn.store(0, state.load(0))
     drawn.store(1, code.integer(number))
 
 
-def _draw(code: Code, spec: RandomSpec, width: int, begin: Traced, end: Traced) -> None:
+def _draw(code: KernelBuilder, spec: RandomSpec, width: int, begin: SSAValue, end: SSAValue) -> None:
     element = getattr(types, spec.element)
     wide = element is types.float64
     each = philox.WORDS // 2 if wide else philox.WORDS
@@ -47,11 +47,11 @@ def _draw(code: Code, spec: RandomSpec, width: int, begin: Traced, end: Traced) 
     drawn, limits, y = code.buffers(RandomBuffers, element, drawn=types.int64)
     count = code.sizes(RandomSizes).count
 
-    def halves(word: Traced) -> list[Traced]:
-        return [convert(part, types.uint64).spread(width) for part in (word, word >> 32)]
+    def halves(word: SSAValue) -> list[SSAValue]:
+        return [convert(part, types.uint64).splat(width) for part in (word, word >> 32)]
 
     key, number = halves(drawn.load(0)), halves(drawn.load(1))
-    factor, term, most = (limits.load(at).spread(width) for at in range(3))
+    factor, term, most = (limits.load(at).splat(width) for at in range(3))
     last = smaller(end * spec.task_elements, count)
     with code.loop(last, begin * spec.task_elements, each) as first:
         counter = first / each * philox.LANES
@@ -64,7 +64,7 @@ def _draw(code: Code, spec: RandomSpec, width: int, begin: Traced, end: Traced) 
                 y.store(begun, at_most(numbers * factor + term, most), last - begun)
 
 
-def _search(code: Code, spec: SearchSpec, begin: Traced, end: Traced) -> None:
+def _search(code: KernelBuilder, spec: SearchSpec, begin: SSAValue, end: SSAValue) -> None:
     """Halves: of the sums from `first` on, `left` are not told yet from what is searched."""
     sums, x, y = code.buffers(SearchBuffers, types.float64, y=getattr(types, spec.index))
     rows, length, columns, piece = code.sizes(SearchSizes)
@@ -84,20 +84,20 @@ class _OnVectors:
     a product of 32 bits by 32, for which CPUs have an instruction, is all of it then."""
 
     @staticmethod
-    def product(word: Traced, factor: int) -> tuple[Traced, Traced]:
+    def product(word: SSAValue, factor: int) -> tuple[SSAValue, SSAValue]:
         whole = (word & 0xFFFFFFFF) * factor
         return whole >> 32, whole
 
     @staticmethod
-    def word(word: Traced) -> Traced:
+    def word(word: SSAValue) -> SSAValue:
         return convert(word, types.uint32)
 
     @staticmethod
-    def single(word: Traced) -> Traced:
+    def single(word: SSAValue) -> SSAValue:
         return convert(word, types.float32)
 
     @staticmethod
-    def signed(word: Traced, wide: bool) -> Traced:
+    def signed(word: SSAValue, wide: bool) -> SSAValue:
         return convert(convert(word, types.int32), types.float64 if wide else types.float32)
 
     bits = staticmethod(bits)
@@ -107,7 +107,7 @@ class _OnVectors:
     choose = staticmethod(select)
 
     @staticmethod
-    def equals(a: Traced, b: int) -> Traced:
+    def equals(a: SSAValue, b: int) -> SSAValue:
         return a.equals(b)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
+from jitonnx.emit.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.spec import KernelSpec, Work
-from jitonnx.records import dataclass
+from jitonnx.support.records import dataclass
 
 ELEMENTS = ("float32", "float64")
 KINDS = ("uniform", "normal")
@@ -53,7 +53,7 @@ class RandomSizes(Arguments):
 
 @dataclass(frozen=True)
 class RandomSpec(KernelSpec):
-    """y[i] = the i-th number of a draw (`jitonnx.philox`) times limits[0] plus limits[1], at most limits[2].
+    """y[i] = the i-th number of a draw (`jitonnx.support.philox`) times limits[0] plus limits[1], at most limits[2].
 
     drawn: key and number of the draw, int64. limits: three numbers of y's type. Task: `task_elements` numbers:
     whole blocks of words; their counters follow from their places.
@@ -64,7 +64,7 @@ class RandomSpec(KernelSpec):
 
     BUFFERS = RandomBuffers
     SIZES = RandomSizes
-    SETTLED = True
+    PRESCHEDULED = True
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS or self.element not in ELEMENTS:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from jitonnx.kernels.language.code import Code
-from jitonnx.kernels.language.trace import Traced, at_least, at_most, fma, select
-from jitonnx.kernels.mathematics import vecmath
+from jitonnx.emit.builder import KernelBuilder
+from jitonnx.emit.mathematics import vecmath
+from jitonnx.emit.ssa import SSAValue, at_least, at_most, fma, select
 from jitonnx.kernels.recurrent.spec import Activation
 
 
-def activate(code: Code, activation: Activation, x: Traced, clip: float) -> Traced:
+def activate(code: KernelBuilder, activation: Activation, x: SSAValue, clip: float) -> SSAValue:
     """The activation of x, which is bounded to [-clip, clip] before if clip > 0."""
     name, alpha, beta = activation
     if clip > 0:

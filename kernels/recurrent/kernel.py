@@ -14,15 +14,15 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from jitonnx.kernels.language import ir, types
-from jitonnx.kernels.language.code import Code, Kernel, Mask, Pointer, larger, remainder, smaller
-from jitonnx.kernels.language.epilogue import Stage
-from jitonnx.kernels.language.trace import Traced, bits, fma, from_bits, funnel_left, select, to_float
-from jitonnx.kernels.parts.meeting import Meeting
-from jitonnx.kernels.parts.tile import emit_prefetch
+from jitonnx.emit import llvm_ir, types
+from jitonnx.emit.builder import Kernel, KernelBuilder, Mask, Pointer, larger, remainder, smaller
+from jitonnx.emit.epilogue import Stage
+from jitonnx.emit.ssa import SSAValue, bits, fma, from_bits, funnel_left, select, to_float
+from jitonnx.kernels.parts.barriers import PhaseBarrier
+from jitonnx.kernels.parts.microkernel import emit_prefetch
 from jitonnx.kernels.recurrent.activations import activate
 from jitonnx.kernels.recurrent.spec import RecurrentBuffers, RecurrentSizes, RecurrentSpec
-from jitonnx.records import NamedTuple
+from jitonnx.support.records import NamedTuple
 
 
 def build(spec: RecurrentSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
@@ -35,30 +35,30 @@ def build(spec: RecurrentSpec, lanes: int, epilogue: Stage | None = None) -> Ker
 class _Row(NamedTuple):
     """One row of the batch at one step."""
 
-    number: Traced
+    number: SSAValue
     """Its number in the batch."""
-    local: Traced
+    local: SSAValue
     """Its number in the task's block."""
-    step: Traced
-    time: Traced
-    active: Traced | None
+    step: SSAValue
+    time: SSAValue
+    active: SSAValue | None
     """Whether the step is within the row's length; None where all rows are as long."""
 
 
-def _widened(a: Traced, b: Traced, c: Traced) -> list[Traced]:
+def _widened(a: SSAValue, b: SSAValue, c: SSAValue) -> list[SSAValue]:
     """The four vectors, but for their scales, that `fixed24.pack` made three of."""
     d = funnel_left(a, funnel_left(b, c, 24), 24)
     return [to_float(x) for x in (a, b, c << 8, d)]
 
 
-def _odd(x: Traced) -> Traced:
+def _odd(x: SSAValue) -> SSAValue:
     return (x & 1).equals(1)
 
 
 class _Kernel:
     """Emits the code of one spec."""
 
-    def __init__(self, code: Code, spec: RecurrentSpec) -> None:
+    def __init__(self, code: KernelBuilder, spec: RecurrentSpec) -> None:
         self.code, self.spec = code, spec
         self.element = getattr(types, spec.element)
         self.size = code.sizes(RecurrentSizes)
@@ -77,7 +77,7 @@ class _Kernel:
 
     # ------------------------------------------------------------ loops
 
-    def emit(self, begin: Traced, end: Traced) -> None:
+    def emit(self, begin: SSAValue, end: SSAValue) -> None:
         """The tasks."""
         code, rows = self.code, self.spec.rows
         blocks = (self.size.batch + (rows - 1)) / code.integer(rows)
@@ -92,20 +92,20 @@ class _Kernel:
             self._meet(group, parts, first, last)
             self._block(group, blocks)
 
-    def _meet(self, direction: Traced, parts: Traced, first: Traced, last: Traced) -> None:
+    def _meet(self, direction: SSAValue, parts: SSAValue, first: SSAValue, last: SSAValue) -> None:
         """Prepare for the parts first, …, last - 1 of a direction. A thread that has all of them is alone."""
         code, words = self.code, self.spec.meeting_elements
         self.alone = (last - first).equals(parts)
         self.parts = select(self.alone, 1, parts)
         self.own_first, self.own_last = select(self.alone, 0, first), select(self.alone, 1, last)
         shared = self.buffer.shared.at(select(self.alone, 0, direction) * (self.state * 5 + words))
-        place = code.builder.bitcast(shared.value, ir.IntType(64).as_pointer())
+        place = code.builder.bitcast(shared.value, llvm_ir.IntType(64).as_pointer())
         mine = self.own_last - self.own_first
-        self.meeting = Meeting(code, Pointer(code, types.int64, place), self.parts, self.own_first, mine)
+        self.meeting = PhaseBarrier(code, Pointer(code, types.int64, place), self.parts, self.own_first, mine)
         memory = code.builder.select(self.alone.value, code.scratch(self.element).value, shared.at(words).value)
         self._place_states(Pointer(code, self.element, memory))
 
-    def _block(self, group: Traced, blocks: Traced) -> None:
+    def _block(self, group: SSAValue, blocks: SSAValue) -> None:
         """One direction of one block of rows, all steps."""
         code, rows = self.code, self.spec.rows
         self.direction, first = group / blocks, remainder(group, blocks) * rows
@@ -121,14 +121,14 @@ class _Kernel:
         if self.spec.last:
             self._finish(first, count, steps)
 
-    def _longest(self, first: Traced, count: Traced) -> Traced:
+    def _longest(self, first: SSAValue, count: SSAValue) -> SSAValue:
         """The number of steps that some row of the block has."""
         longest = self.code.variable(self.code.integer(0))
         with self.code.loop(count) as local:
             longest.set(larger(longest.get(), self._length(first + local)))
         return longest.get()
 
-    def _clear(self, first: Traced, count: Traced, steps: Traced) -> None:
+    def _clear(self, first: SSAValue, count: SSAValue, steps: SSAValue) -> None:
         """y is zero in the steps behind those that the block takes."""
         zero = self.code.number(self.element, 0, self.spec.units)
         with (
@@ -138,7 +138,7 @@ class _Kernel:
             self.buffer.y.store(self._y_offset(row, step, unit), zero, mask)
 
     @contextmanager
-    def _phase(self, number: Traced | int) -> Iterator[None]:
+    def _phase(self, number: SSAValue | int) -> Iterator[None]:
         """The block for the panels that this thread does, part by part; then all panels are done."""
         if self.spec.parts == 1:
             yield
@@ -147,11 +147,11 @@ class _Kernel:
             self._take(part, part + 1)
             yield
 
-    def _take(self, first: Traced, last: Traced) -> None:
+    def _take(self, first: SSAValue, last: SSAValue) -> None:
         """Go on with the panels of these parts."""
         self.first_panel, self.last_panel = (self.panels * part / self.parts for part in (first, last))
 
-    def _start(self, first: Traced, count: Traced) -> None:
+    def _start(self, first: SSAValue, count: SSAValue) -> None:
         """The state before the first step; zero behind the last unit and the last row, which products read as well.
 
         Shared states are zero from the beginning.
@@ -166,7 +166,7 @@ class _Kernel:
         elif self.spec.parts == 1:
             self._zero_states()
         else:
-            with self.code.when(self.alone):
+            with self.code.if_then(self.alone):
                 self._take(self.code.integer(0), self.code.integer(1))
                 self._zero_states()
 
@@ -180,10 +180,10 @@ class _Kernel:
             for state in (self.h, self.h.at(self.state), self.c, self.reset_h):
                 state.store(row * self.padded + unit, zero)
 
-    def _states(self, when: str, h: Pointer) -> list[tuple[str, Pointer]]:
-        return [(f"{when}_h", h)] + [(f"{when}_c", self.c)] * (self.spec.kind == "LSTM")
+    def _states(self, if_then: str, h: Pointer) -> list[tuple[str, Pointer]]:
+        return [(f"{if_then}_h", h)] + [(f"{if_then}_c", self.c)] * (self.spec.kind == "LSTM")
 
-    def _finish(self, first: Traced, count: Traced, steps: Traced) -> None:
+    def _finish(self, first: SSAValue, count: SSAValue, steps: SSAValue) -> None:
         """The state behind the last of so many steps; zero where there was none, as onnxruntime has it."""
         with self._each_panel(first, count) as (row, local, unit, mask):
             for name, state in self._states("last", self._h(steps)):
@@ -193,7 +193,7 @@ class _Kernel:
                     value = value.like(value.builder.select(none.value, value.constant(0).value, value.value))
                 getattr(self.buffer, name).store(self._state_offset(row, unit), value, mask)
 
-    def _step(self, first: Traced, count: Traced, step: Traced) -> None:
+    def _step(self, first: SSAValue, count: SSAValue, step: SSAValue) -> None:
         each = self._stored(self.padded) + int(self.spec.fixed)  # vectors of a gate of a panel
         weights = self.buffer.recurrent_weights.at(self.direction * (each * self.padded * self.spec.gates))
         first_gate = 0
@@ -216,7 +216,7 @@ class _Kernel:
         return [["products"], ["gates"]] if self.spec.rows == 1 else [["products", "gates"]]
 
     @contextmanager
-    def _panels_in_turn(self, step: Traced, gates: int) -> Iterator[Traced]:
+    def _panels_in_turn(self, step: SSAValue, gates: int) -> Iterator[SSAValue]:
         """A loop over the panels at hand, upwards and downwards by turns, with the place of each panel's sums."""
         with self.code.loop(self.last_panel - self.first_panel) as at:
             panel = select(_odd(step), self.last_panel - 1 - at, self.first_panel + at)
@@ -224,23 +224,23 @@ class _Kernel:
                 self.sums = self.first_sums.at(panel * (gates * self.spec.units))
             yield panel
 
-    def _next(self, panel: Traced, step: Traced) -> Traced:
+    def _next(self, panel: SSAValue, step: SSAValue) -> SSAValue:
         """The panel behind this one, which need not exist."""
         return panel + select(_odd(step), self.code.integer(-1), 1)
 
     @contextmanager
-    def _each_panel(self, first: Traced, count: Traced) -> Iterator[tuple[Traced, Traced, Traced, Mask]]:
+    def _each_panel(self, first: SSAValue, count: SSAValue) -> Iterator[tuple[SSAValue, SSAValue, SSAValue, Mask]]:
         """Loops over a block's rows and the panels at hand: (row in the batch, in the block, first unit, its mask)."""
         units = self.spec.units
         with (
             self.code.loop(count) as local,
             self.code.loop(self.last_panel * units, self.first_panel * units, units) as unit,
         ):
-            yield first + local, local, unit, self.code.live(self.size.hidden - unit, units)
+            yield first + local, local, unit, self.code.active(self.size.hidden - unit, units)
 
     # ------------------------------------------------------------ products
 
-    def _panel(self, weights: Pointer, following: Pointer, source: Pointer, gates: int, count: Traced) -> None:
+    def _panel(self, weights: Pointer, following: Pointer, source: Pointer, gates: int, count: SSAValue) -> None:
         """sums[row][gate] = the products of one panel, for all rows of the block.
 
         Tiles behind the first find the panel near, and ask for parts of the following one: weights of 512 units come
@@ -283,7 +283,7 @@ class _Kernel:
             panel = self._weights(weights, k * gates, depth * gates)
             for number in range(depth):
                 for row in range(rows):
-                    spread = code.spread(source.load(self.padded * row + k + number), units)
+                    spread = code.splat(source.load(self.padded * row + k + number), units)
                     for gate in range(gates):
                         part = sums[row, gate, number % phases]
                         part.set(fma(spread, panel[number * gates + gate], part.get()))
@@ -296,7 +296,7 @@ class _Kernel:
                     total = total * weights.load((self._stored(self.padded) * gates + gate) * units, units)
                 target.store((row * gates + gate) * units, total)
 
-    def _weights(self, panel: Pointer, first: Traced, count: int) -> list[Traced]:
+    def _weights(self, panel: Pointer, first: SSAValue, count: int) -> list[SSAValue]:
         """`count` vectors of weights from `first` on; both are multiples of four in fixed point, of two in bfloat16."""
         units, step = self.spec.units, 3 if self.spec.fixed else 2 if self.spec.halves else 4
         start = self._stored(first) * units
@@ -309,28 +309,28 @@ class _Kernel:
             return loaded
         return [vector for i in range(0, len(loaded), 3) for vector in _widened(*map(bits, loaded[i : i + 3]))]
 
-    def _stored(self, vectors: Traced) -> Traced:
+    def _stored(self, vectors: SSAValue) -> SSAValue:
         """How many vectors so many vectors of weights take."""
         return vectors * 3 / 4 if self.spec.fixed else vectors / 2 if self.spec.halves else vectors
 
     # ------------------------------------------------------------ gates
 
-    def _update(self, first: Traced, count: Traced, step: Traced, unit: Traced, first_gate: int) -> None:
+    def _update(self, first: SSAValue, count: SSAValue, step: SSAValue, unit: SSAValue, first_gate: int) -> None:
         """What follows the products of a panel, row by row."""
         code = self.code
-        live = code.live(self.size.hidden - unit, self.spec.units)
+        active = code.active(self.size.hidden - unit, self.spec.units)
         with code.loop(count) as local:
             row = self._row(first + local, local, step)
             if row.active is None:
-                self._gates(row, unit, live, first_gate)
+                self._gates(row, unit, active, first_gate)
             else:
-                with code.either(row.active) as (within, behind):
+                with code.if_else(row.active) as (within, behind):
                     with within:
-                        self._gates(row, unit, live, first_gate)
+                        self._gates(row, unit, active, first_gate)
                     with behind:
-                        self._rest(row, unit, live)
+                        self._rest(row, unit, active)
 
-    def _row(self, number: Traced, local: Traced, step: Traced) -> _Row:
+    def _row(self, number: SSAValue, local: SSAValue, step: SSAValue) -> _Row:
         length, active = self.size.steps, None
         if self.spec.lengths:
             length = self._length(number)
@@ -338,108 +338,108 @@ class _Kernel:
         bits = step.like(step.builder.ashr(self.size.reverse.value, self.direction.value))
         return _Row(number, local, step, select(_odd(bits), length - 1 - step, step), active)
 
-    def _length(self, number: Traced) -> Traced:
+    def _length(self, number: SSAValue) -> SSAValue:
         """The length of a row. One beyond the last step is an error that is told behind the run: nothing may be written
         there."""
         loaded = self.buffer.lengths.load(number)
         steps = self.size.steps
         return smaller(self.code.integer(loaded.builder.sext(loaded.value, steps.value.type)), steps)
 
-    def _rest(self, row: _Row, unit: Traced, live: Mask) -> None:
+    def _rest(self, row: _Row, unit: SSAValue, active: Mask) -> None:
         """A step behind the row's length: the state stays, y is zero."""
         self._h(row.step + 1).store(row.local * self.padded + unit, self._old_h(row, unit))
         if self.spec.y:
             zero = self.code.number(self.element, 0, self.spec.units)
-            self.buffer.y.store(self._y_offset(row.number, row.step, unit), zero, live)
+            self.buffer.y.store(self._y_offset(row.number, row.step, unit), zero, active)
 
-    def _gates(self, row: _Row, unit: Traced, live: Mask, first_gate: int) -> None:
+    def _gates(self, row: _Row, unit: SSAValue, active: Mask, first_gate: int) -> None:
         if self.spec.kind == "LSTM":
-            self._put(row, unit, self._lstm(row, unit, live), live)
+            self._put(row, unit, self._lstm(row, unit, active), active)
         elif self.spec.kind == "RNN":
-            self._put(row, unit, self._activated(0, self._gate(row, unit, live, 0) + self._sum(row, 0, 1)), live)
+            self._put(row, unit, self._activated(0, self._gate(row, unit, active, 0) + self._sum(row, 0, 1)), active)
         elif self.spec.linear_before_reset:
-            self._put(row, unit, self._gru_reset_after(row, unit, live), live)
+            self._put(row, unit, self._gru_reset_after(row, unit, active), active)
         elif first_gate:
-            self._put(row, unit, self._gru_output(row, unit, live), live)
+            self._put(row, unit, self._gru_output(row, unit, active), active)
         else:
-            self._gru_reset(row, unit, live)
+            self._gru_reset(row, unit, active)
 
-    def _put(self, row: _Row, unit: Traced, h: Traced, live: Mask) -> None:
+    def _put(self, row: _Row, unit: SSAValue, h: SSAValue, active: Mask) -> None:
         """The step's result: the next step's state, and y. Units behind the last stay zero in the state."""
-        self._h(row.step + 1).store(row.local * self.padded + unit, h, live)
+        self._h(row.step + 1).store(row.local * self.padded + unit, h, active)
         if self.spec.y:
-            self.buffer.y.store(self._y_offset(row.number, row.time, unit), h, live)
+            self.buffer.y.store(self._y_offset(row.number, row.time, unit), h, active)
 
-    def _lstm(self, row: _Row, unit: Traced, live: Mask) -> Traced:
+    def _lstm(self, row: _Row, unit: SSAValue, active: Mask) -> SSAValue:
         """i, o, f, c = gates; C = f * C + i * c; H = o * h(C). i and f peep at the old C, o at the new one.
 
         The clip bounds what goes into the gates' activations, not the cell on its way into h, as in onnxruntime.
         """
-        i, o, f, c = (self._gate(row, unit, live, gate) + self._sum(row, gate, 4) for gate in range(4))
+        i, o, f, c = (self._gate(row, unit, active, gate) + self._sum(row, gate, 4) for gate in range(4))
         at = row.local * self.padded + unit
         old = self.c.load(at, self.spec.units)
         if self.spec.peepholes:
-            i = fma(self._peephole(0, unit, live), old, i)
-            f = fma(self._peephole(2, unit, live), old, f)
+            i = fma(self._peephole(0, unit, active), old, i)
+            f = fma(self._peephole(2, unit, active), old, f)
         i, c = self._activated(0, i), self._activated(1, c)
         f = 1.0 - i if self.spec.input_forget else self._activated(0, f)
         new = fma(f, old, i * c)
-        self.c.store(at, new, live)
+        self.c.store(at, new, active)
         if self.spec.peepholes:
-            o = fma(self._peephole(1, unit, live), new, o)
+            o = fma(self._peephole(1, unit, active), new, o)
         return self._activated(0, o) * activate(self.code, self.spec.activations[2], new, 0.0)
 
-    def _gru_reset_after(self, row: _Row, unit: Traced, live: Mask) -> Traced:
+    def _gru_reset_after(self, row: _Row, unit: SSAValue, active: Mask) -> SSAValue:
         """linear_before_reset: h = g(x + r * (H · Rᵀ + Rb)); H = (1 - z) * h + z * H."""
-        z = self._activated(0, self._gate(row, unit, live, 0) + self._sum(row, 0, 3))
-        r = self._activated(0, self._gate(row, unit, live, 1) + self._sum(row, 1, 3))
-        bias = self.buffer.recurrent_bias.load(self.direction * self.size.hidden + unit, self.spec.units, live)
-        h = self._activated(1, fma(r, self._sum(row, 2, 3) + bias, self._gate(row, unit, live, 2)))
+        z = self._activated(0, self._gate(row, unit, active, 0) + self._sum(row, 0, 3))
+        r = self._activated(0, self._gate(row, unit, active, 1) + self._sum(row, 1, 3))
+        bias = self.buffer.recurrent_bias.load(self.direction * self.size.hidden + unit, self.spec.units, active)
+        h = self._activated(1, fma(r, self._sum(row, 2, 3) + bias, self._gate(row, unit, active, 2)))
         return fma(z, self._old_h(row, unit) - h, h)
 
-    def _gru_reset(self, row: _Row, unit: Traced, live: Mask) -> None:
+    def _gru_reset(self, row: _Row, unit: SSAValue, active: Mask) -> None:
         """z and r * H, for all units, before any product with gate h."""
         at = row.local * self.padded + unit
-        z = self._activated(0, self._gate(row, unit, live, 0) + self._sum(row, 0, 2))
-        r = self._activated(0, self._gate(row, unit, live, 1) + self._sum(row, 1, 2))
+        z = self._activated(0, self._gate(row, unit, active, 0) + self._sum(row, 0, 2))
+        r = self._activated(0, self._gate(row, unit, active, 1) + self._sum(row, 1, 2))
         self.z.store(at, z)
-        self.reset_h.store(at, r * self._old_h(row, unit), live)
+        self.reset_h.store(at, r * self._old_h(row, unit), active)
 
-    def _gru_output(self, row: _Row, unit: Traced, live: Mask) -> Traced:
+    def _gru_output(self, row: _Row, unit: SSAValue, active: Mask) -> SSAValue:
         """h = g(x + (r * H) · Rᵀ); H = (1 - z) * h + z * H."""
         z = self.z.load(row.local * self.padded + unit, self.spec.units)
-        h = self._activated(1, self._gate(row, unit, live, 2) + self._sum(row, 0, 1))
+        h = self._activated(1, self._gate(row, unit, active, 2) + self._sum(row, 0, 1))
         return fma(z, self._old_h(row, unit) - h, h)
 
-    def _activated(self, which: int, x: Traced) -> Traced:
+    def _activated(self, which: int, x: SSAValue) -> SSAValue:
         return activate(self.code, self.spec.activations[which], x, self.spec.clip)
 
     # ------------------------------------------------------------ operands
 
-    def _gate(self, row: _Row, unit: Traced, live: Mask, gate: int) -> Traced:
+    def _gate(self, row: _Row, unit: SSAValue, active: Mask, gate: int) -> SSAValue:
         """The input's part of a gate."""
         size = self.size
         at = row.time * size.gates_step + row.number * size.gates_row + self.direction * size.gates_direction
-        return self.buffer.gates.load(at + size.hidden * gate + unit, self.spec.units, live)
+        return self.buffer.gates.load(at + size.hidden * gate + unit, self.spec.units, active)
 
-    def _sum(self, row: _Row, gate: int, gates: int) -> Traced:
+    def _sum(self, row: _Row, gate: int, gates: int) -> SSAValue:
         """The state's part of a gate."""
         return self.sums.load((row.local * gates + gate) * self.spec.units, self.spec.units)
 
-    def _peephole(self, gate: int, unit: Traced, live: Mask) -> Traced:
+    def _peephole(self, gate: int, unit: SSAValue, active: Mask) -> SSAValue:
         at = (self.direction * 3 + gate) * self.size.hidden + unit
-        return self.buffer.peepholes.load(at, self.spec.units, live)
+        return self.buffer.peepholes.load(at, self.spec.units, active)
 
-    def _h(self, step: Traced) -> Pointer:
+    def _h(self, step: SSAValue) -> Pointer:
         """The state before `step`; the one behind it lies in the other half."""
         return self.h.at(select(_odd(step), self.state, 0))
 
-    def _old_h(self, row: _Row, unit: Traced) -> Traced:
+    def _old_h(self, row: _Row, unit: SSAValue) -> SSAValue:
         return self._h(row.step).load(row.local * self.padded + unit, self.spec.units)
 
-    def _y_offset(self, row: Traced, time: Traced, unit: Traced) -> Traced:
+    def _y_offset(self, row: SSAValue, time: SSAValue, unit: SSAValue) -> SSAValue:
         size = self.size
         return time * size.y_step + row * size.y_row + self.direction * size.y_direction + unit
 
-    def _state_offset(self, row: Traced, unit: Traced) -> Traced:
+    def _state_offset(self, row: SSAValue, unit: SSAValue) -> SSAValue:
         return self.direction * self.size.state_direction + row * self.size.state_row + unit

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
+from jitonnx.emit.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.parts import fixed24
 from jitonnx.kernels.parts.bfloat16 import rounded
 from jitonnx.kernels.parts.packing import zeros
 from jitonnx.kernels.parts.phases import shared_bytes
 from jitonnx.kernels.spec import KernelSpec, Work
-from jitonnx.records import dataclass
+from jitonnx.support.records import dataclass
 
 Activation = tuple[str, float, float]
 """ONNX's name of an activation, with its alpha and beta (0.0 where it has none)."""

@@ -8,20 +8,20 @@ from collections.abc import Callable
 
 import numpy as np
 
-from jitonnx.kernels.language import ir, simd, types
-from jitonnx.kernels.language.code import Code, Kernel, Pointer, Variable, remainder, smaller
-from jitonnx.kernels.language.epilogue import Stage
-from jitonnx.kernels.language.simd import convert
-from jitonnx.kernels.language.trace import Traced, absolute, bits, isnan, select, sqrt, to_float, unordered
-from jitonnx.kernels.mathematics import vecmath
+from jitonnx.emit import llvm_ir, simd, types
+from jitonnx.emit.builder import Kernel, KernelBuilder, Pointer, Variable, remainder, smaller
+from jitonnx.emit.epilogue import Stage
+from jitonnx.emit.mathematics import vecmath
+from jitonnx.emit.simd import convert
+from jitonnx.emit.ssa import SSAValue, absolute, bits, isnan, select, sqrt, to_float, unordered
 from jitonnx.kernels.parts.layouts import UnaryBuffers
 from jitonnx.kernels.parts.rows import VECTORS, Parts, Vectors, across_packed, across_rows, unit_range
 from jitonnx.kernels.parts.widened import Widened
 from jitonnx.kernels.reduction.spec import COLUMNS, ReductionSizes, ReductionSpec
-from jitonnx.records import NamedTuple
+from jitonnx.support.records import NamedTuple
 
-Slice = Callable[[Traced, "Traced | None"], Traced]
-Part = Callable[[Traced], tuple[Traced, Pointer, Pointer, Traced]]
+Slice = Callable[[SSAValue, "SSAValue | None"], SSAValue]
+Part = Callable[[SSAValue], tuple[SSAValue, Pointer, Pointer, SSAValue]]
 """What a unit's number stands for: its slice's number, where it begins, where its result goes, its length."""
 
 
@@ -32,7 +32,7 @@ def build(spec: ReductionSpec, lanes: int, epilogue: Stage | None = None, prolog
         raise ValueError(f"{spec} takes no {'prologue' if spec.packed else 'epilogue'}")
     element = getattr(types, spec.element)
 
-    def body(code: Code, begin: Traced, end: Traced) -> None:
+    def body(code: KernelBuilder, begin: SSAValue, end: SSAValue) -> None:
         vectors = Vectors(code, element, lanes, prologue, epilogue)
         y = code.buffers(UnaryBuffers, types.int64 if spec.is_index else element).y
         x = _source(code, spec)
@@ -40,7 +40,7 @@ def build(spec: ReductionSpec, lanes: int, epilogue: Stage | None = None, prolog
         outer, length, inner, x_outer, x_step, y_outer, _ = code.sizes(ReductionSizes)
         each = (length + (spec.parts - 1)) / spec.parts
 
-        def part(slices: Traced) -> tuple[Traced, Pointer, Pointer, Traced]:
+        def part(slices: SSAValue) -> tuple[SSAValue, Pointer, Pointer, SSAValue]:
             if spec.parts == 1:
                 return slices, x.at(slices * x_outer), y.at(slices * y_outer), length
             number, piece = slices / spec.parts, remainder(slices, code.integer(spec.parts))
@@ -66,7 +66,7 @@ def build(spec: ReductionSpec, lanes: int, epilogue: Stage | None = None, prolog
                 neighbours = smaller(smaller(stop - unit, blocks - block), emit.most_together)
                 together = select(here >= _LONG_COLUMNS, neighbours, 1)
                 stop_column = smaller((block + together) * COLUMNS, inner)
-                with code.either(together > 1) as (many, one):
+                with code.if_else(together > 1) as (many, one):
                     with many:
                         emit.many_columns(source, target, batch, start, stop_column, x_step, here)
                     with one:
@@ -79,7 +79,7 @@ def build(spec: ReductionSpec, lanes: int, epilogue: Stage | None = None, prolog
     return body
 
 
-def _source(code: Code, spec: ReductionSpec) -> Pointer:
+def _source(code: KernelBuilder, spec: ReductionSpec) -> Pointer:
     """x, whose elements are read as those that are computed with."""
     element = getattr(types, spec.element)
     if not spec.stored:
@@ -91,11 +91,11 @@ def _emit_columns(
     emit: _Values | _Indices,
     source: Pointer,
     target: Pointer,
-    batch: Traced,
-    start: Traced,
-    stop: Traced,
-    x_step: Traced,
-    length: Traced,
+    batch: SSAValue,
+    start: SSAValue,
+    stop: SSAValue,
+    x_step: SSAValue,
+    length: SSAValue,
 ) -> None:
     """Columns [start, stop) of a slice, with totals in registers."""
     code, lanes = emit.code, emit.vectors.lanes
@@ -110,10 +110,12 @@ def _emit_columns(
         emit.columns(source, target, batch, (column, stop - column), 1, x_step, length)
 
 
-def _store_rows(code: Code, part: Part, start: Traced, here: Traced, result: Traced, spec: ReductionSpec) -> None:
+def _store_rows(
+    code: KernelBuilder, part: Part, start: SSAValue, here: SSAValue, result: SSAValue, spec: ReductionSpec
+) -> None:
     """The results of units start, …, start + here - 1, at most as many as there are lanes, to where each belongs."""
     y, step = part(start)[2], code.sizes(ReductionSizes).y_outer
-    with code.either(step.equals(1)) as (dense, apart):
+    with code.if_else(step.equals(1)) as (dense, apart):
         with dense:
             y.store(0, result, here)
         with apart:
@@ -125,28 +127,28 @@ def _store_rows(code: Code, part: Part, start: Traced, here: Traced, result: Tra
 
 
 def _emit_packed(
-    spec: ReductionSpec, vectors: Vectors, emit: _Values | _Indices, part: Part, first: Traced, stop: Traced
+    spec: ReductionSpec, vectors: Vectors, emit: _Values | _Indices, part: Part, first: SSAValue, stop: SSAValue
 ) -> None:
     """Slices [first, stop), as many as a vector has lanes at a time, from as many vectors as a slice has elements."""
     code, lanes, length = vectors.code, vectors.lanes, spec.packed
     x, zero = _source(code, spec), code.integer(0)
 
-    def some(start: Traced, live: Traced | None) -> None:
+    def some(start: SSAValue, active: SSAValue | None) -> None:
         """Slices start, start + 1, …: as many as there are lanes, or the live ones."""
         loaded = []
         for v in range(length):
-            rest = None if live is None else live * length - v * lanes
+            rest = None if active is None else active * length - v * lanes
             value = x.load(start * length + v * lanes, lanes, rest)
             loaded.append(value)
         result = emit.packed(loaded, length)
         if not spec.is_index:
-            result = vectors.epilogue(result, zero, zero, start, live)
-        _store_rows(code, part, start, code.integer(lanes) if live is None else live, result, spec)
+            result = vectors.epilogue(result, zero, zero, start, active)
+        _store_rows(code, part, start, code.integer(lanes) if active is None else active, result, spec)
 
     whole = stop - remainder(stop - first, code.integer(lanes))
     with code.loop(whole, first, lanes) as start:
         some(start, None)
-    with code.when(whole < stop):
+    with code.if_then(whole < stop):
         some(whole, stop - whole)
 
 
@@ -164,29 +166,29 @@ _SHORT = 16
 class _Kind(NamedTuple):
     """result = finish(combine over change(x)), lane by lane, then across the lanes."""
 
-    change: Callable[[Traced], Traced]
-    combine: Callable[[Traced, Traced], Traced]
+    change: Callable[[SSAValue], SSAValue]
+    combine: Callable[[SSAValue, SSAValue], SSAValue]
     initial: float
-    add: Callable[[Traced, Traced], Traced]
+    add: Callable[[SSAValue, SSAValue], SSAValue]
     """combine(total, x) where no NaN need come through: those of x are noted aside if `notes_nan`. One instruction
     where the extreme with NaN takes four, and masks, which are slow to combine."""
     notes_nan: bool = False
 
 
-def _same(x: Traced) -> Traced:
+def _same(x: SSAValue) -> SSAValue:
     return x
 
 
-def _magnitude(x: Traced) -> Traced:
+def _magnitude(x: SSAValue) -> SSAValue:
     return absolute(x) if x.is_float else select(x < 0, -x, x)
 
 
-def _maximum(a: Traced, b: Traced) -> Traced:
+def _maximum(a: SSAValue, b: SSAValue) -> SSAValue:
     larger = select(a > b, a, b)
     return select(isnan(a), a, larger) if a.is_float else larger
 
 
-def _minimum(a: Traced, b: Traced) -> Traced:
+def _minimum(a: SSAValue, b: SSAValue) -> SSAValue:
     less = select(a < b, a, b)
     return select(isnan(a), a, less) if a.is_float else less
 
@@ -208,13 +210,13 @@ class _InMemory(NamedTuple):
     """It is a vector that lies in memory, used as a variable is."""
 
     pointer: Pointer
-    place: Traced
+    place: SSAValue
     lanes: int
 
-    def get(self) -> Traced:
+    def get(self) -> SSAValue:
         return self.pointer.load(self.place, self.lanes)
 
-    def set(self, value: Traced) -> None:
+    def set(self, value: SSAValue) -> None:
         self.pointer.store(self.place, value)
 
 
@@ -225,12 +227,12 @@ class _Total:
         self._kind, self._total, self._nan = kind, total, nan
 
     @staticmethod
-    def of(code: Code, kind: _Kind, element: types.Type, lanes: int) -> _Total:
+    def of(code: KernelBuilder, kind: _Kind, element: types.ElementType, lanes: int) -> _Total:
         """A total of nothing, in registers."""
         initial, nan = _nothing(code, kind, element, lanes)
         return _Total(kind, code.variable(initial), code.variable(nan) if kind.notes_nan else None)
 
-    def add(self, *values: Traced) -> None:
+    def add(self, *values: SSAValue) -> None:
         """Add as many values as a power of two: those of pairs with each other, and so on, and what is left with the
         total. So operations wait for each other less, and rounding errors are smaller."""
         combined = values
@@ -243,13 +245,13 @@ class _Total:
                 nan = select(isnan(x), -1, nan)
             self._nan.set(nan)
 
-    def get(self) -> Traced:
+    def get(self) -> SSAValue:
         """The total; NaN in the lanes where one was added."""
         total = self._total.get()
         return total if self._nan is None else select(self._nan.get().equals(0), total, np.nan)
 
 
-def _nothing(code: Code, kind: _Kind, element: types.Type, lanes: int) -> tuple[Traced, Traced]:
+def _nothing(code: KernelBuilder, kind: _Kind, element: types.ElementType, lanes: int) -> tuple[SSAValue, SSAValue]:
     """What a total begins with, and the lanes in which a NaN was met: none."""
     initial = code.number(element, kind.initial, lanes)
     return initial, bits(initial) ^ bits(initial)
@@ -270,7 +272,7 @@ class _Values:
         self.most_together = _MANY_COLUMNS // COLUMNS if self.short else 1
         """How many neighbouring units are done row by row, with totals in memory."""
 
-    def rows(self, part: Part, first: Traced, stop: Traced) -> None:
+    def rows(self, part: Part, first: SSAValue, stop: SSAValue) -> None:
         """Units [first, stop): each folded into one vector, then as many as it has lanes at once across the lanes."""
         code, lanes, element = self.code, self.vectors.lanes, self.vectors.element
         folded, shifts = code.memory(element, lanes * lanes), code.memory(element, lanes)
@@ -279,7 +281,7 @@ class _Values:
             here = smaller(stop - start, lanes)
             if together:
                 length = part(zero)[3]
-                with code.either(length <= _SHORT * lanes) as (short, long):
+                with code.if_else(length <= _SHORT * lanes) as (short, long):
                     with short:
                         self._short_rows(part, start, here, folded)
                     with long:
@@ -291,7 +293,7 @@ class _Values:
             result = self.vectors.epilogue(self._finish(total, shift), zero, zero, start, here)
             _store_rows(code, part, start, here, result, self.spec)
 
-    def packed(self, vectors: list[Traced], length: int) -> Traced:
+    def packed(self, vectors: list[SSAValue], length: int) -> SSAValue:
         """A vector of results, from as many slices' elements one after the other."""
         changed = [(self.kind.change(x),) for x in vectors]
         (total,) = across_packed(changed, length, self._combine)
@@ -300,7 +302,7 @@ class _Values:
     def _combine(self, a: Parts, b: Parts) -> Parts:
         return (self.kind.combine(*a, *b),)
 
-    def _long_rows(self, part: Part, start: Traced, here: Traced, folded: Pointer, shifts: Pointer) -> None:
+    def _long_rows(self, part: Part, start: SSAValue, here: SSAValue, folded: Pointer, shifts: Pointer) -> None:
         """Units start, …, start + here - 1 as rows of `folded`, one after the other."""
         code, lanes = self.code, self.vectors.lanes
         with code.loop(here) as i:
@@ -312,7 +314,7 @@ class _Values:
                 shifts.store(i, shift)
             folded.store(i * lanes, self._row(source, number, length, shift))
 
-    def _short_rows(self, part: Part, start: Traced, here: Traced, folded: Pointer) -> None:
+    def _short_rows(self, part: Part, start: SSAValue, here: SSAValue, folded: Pointer) -> None:
         """The same, half as many as there are lanes at once: with few vectors a row, loops cost more than they do.
 
         Rows that are not there are done as the last one is.
@@ -323,33 +325,33 @@ class _Values:
             step, places = code.sizes(ReductionSizes).x_outer, [code.integer(0)]
             for i in range(1, lanes // 2):
                 places.append(places[-1] + select(here - first > i, step, 0))
-            rows = [source.at(place).settled() for place in places]
+            rows = [source.at(place).pinned() for place in places]
             totals = [_Total.of(code, kind, self.vectors.element, lanes) for _ in rows]
             with code.loop(length, step=lanes) as column:
-                live = length - column
-                mask = code.live(live, lanes)
+                active = length - column
+                mask = code.active(active, lanes)
                 for row, total in zip(rows, totals, strict=True):
                     loaded = kind.change(row.load(column, lanes, mask))
-                    total.add(self.vectors.only_live(loaded, live, kind.initial))
+                    total.add(self.vectors.only_live(loaded, active, kind.initial))
             for i, total in enumerate(totals):
                 folded.store((first + i) * lanes, total.get())
 
-    def _row(self, x: Pointer, row: Traced, length: Traced, shift: Traced | None) -> Traced:
+    def _row(self, x: Pointer, row: SSAValue, length: SSAValue, shift: SSAValue | None) -> SSAValue:
         if shift is None:
             return self._folded(x, row, length, self.kind, self.kind.change)
-        spread = self.code.spread(shift, self.vectors.lanes)
+        spread = self.code.splat(shift, self.vectors.lanes)
         return self._folded(x, row, length, self.kind, lambda x: vecmath.exp(x - spread))
 
     def _folded(
-        self, x: Pointer, row: Traced, length: Traced, kind: _Kind, change: Callable[[Traced], Traced]
-    ) -> Traced:
+        self, x: Pointer, row: SSAValue, length: SSAValue, kind: _Kind, change: Callable[[SSAValue], SSAValue]
+    ) -> SSAValue:
         """change(x) combined over a row, as a vector."""
         vectors, code, lanes = self.vectors, self.code, self.vectors.lanes
         totals = [_Total.of(code, kind, vectors.element, lanes) for _ in range(vectors.slots())]
 
-        def body(slot: int, column: Traced, live: Traced | None) -> None:
-            loaded = vectors.prologue(x.load(column, lanes, live), code.integer(0), row, column, live)
-            totals[slot].add(vectors.only_live(change(loaded), live, kind.initial))
+        def body(slot: int, column: SSAValue, active: SSAValue | None) -> None:
+            loaded = vectors.prologue(x.load(column, lanes, active), code.integer(0), row, column, active)
+            totals[slot].add(vectors.only_live(change(loaded), active, kind.initial))
 
         vectors.each(length, body)
         return functools.reduce(kind.combine, [total.get() for total in totals])
@@ -358,24 +360,24 @@ class _Values:
         self,
         x: Pointer,
         y: Pointer,
-        batch: Traced,
-        place: tuple[Traced, Traced | None],
+        batch: SSAValue,
+        place: tuple[SSAValue, SSAValue | None],
         several: int,
-        x_step: Traced,
-        length: Traced,
+        x_step: SSAValue,
+        length: SSAValue,
     ) -> None:
         vectors, code, lanes = self.vectors, self.code, self.vectors.lanes
-        first, live = place
-        mask = None if live is None else code.live(live, lanes)
+        first, active = place
+        mask = None if active is None else code.active(active, lanes)
         columns = [first + v * lanes for v in range(several)]
 
-        def total(kind: _Kind, change: Callable[[Traced, int], Traced]) -> list[Traced]:
+        def total(kind: _Kind, change: Callable[[SSAValue, int], SSAValue]) -> list[SSAValue]:
             totals = [_Total.of(code, kind, vectors.element, lanes) for _ in columns]
 
-            def add(k: Traced, rows: int) -> None:
+            def add(k: SSAValue, rows: int) -> None:
                 for v, column in enumerate(columns):
                     loaded = [x.load((k + row) * x_step + column, lanes, mask) for row in range(rows)]
-                    given = [vectors.prologue(x, batch, k + row, column, live) for row, x in enumerate(loaded)]
+                    given = [vectors.prologue(x, batch, k + row, column, active) for row, x in enumerate(loaded)]
                     totals[v].add(*(change(x, v) for x in given))
 
             whole = length - remainder(length, code.integer(self.together))
@@ -386,7 +388,7 @@ class _Values:
                     add(k, 1)
             return [total.get() for total in totals]
 
-        shifts: list[Traced | None] = [None] * several
+        shifts: list[SSAValue | None] = [None] * several
         if self.spec.kind == "log_sum_exp":
             found = [_finite(largest) for largest in total(_kind("max", self.spec.element), lambda x, v: x)]
             results = total(self.kind, lambda x, v: vecmath.exp(x - found[v]))
@@ -395,17 +397,17 @@ class _Values:
             results = total(self.kind, lambda x, v: self.kind.change(x))
         for column, result, shift in zip(columns, results, shifts, strict=True):
             finished = self._finish(result, shift)
-            y.store(column, vectors.epilogue(finished, batch, code.integer(0), column, live), mask)
+            y.store(column, vectors.epilogue(finished, batch, code.integer(0), column, active), mask)
 
     def many_columns(
         self,
         x: Pointer,
         y: Pointer,
-        batch: Traced,
-        start: Traced,
-        stop: Traced,
-        x_step: Traced,
-        length: Traced,
+        batch: SSAValue,
+        start: SSAValue,
+        stop: SSAValue,
+        x_step: SSAValue,
+        length: SSAValue,
     ) -> None:
         """Columns [start, stop), at most _MANY_COLUMNS, combined in the order in which `columns` does.
 
@@ -417,7 +419,7 @@ class _Values:
         initial, none = _nothing(code, kind, element, lanes)
         nans = code.memory(none.element, _MANY_COLUMNS) if kind.notes_nan else None
 
-        def total(column: Traced) -> _Total:
+        def total(column: SSAValue) -> _Total:
             at = column - start
             return _Total(kind, _InMemory(totals, at, lanes), None if nans is None else _InMemory(nans, at, lanes))
 
@@ -428,27 +430,27 @@ class _Values:
         whole = length - remainder(length, code.integer(self.together))
         whole_columns = stop - remainder(stop - start, code.integer(lanes))
         with code.loop(whole, step=self.together) as k:
-            rows = [x.at((k + row) * x_step).settled() for row in range(self.together)]
+            rows = [x.at((k + row) * x_step).pinned() for row in range(self.together)]
             with code.loop(whole_columns, start, lanes) as column:
                 total(column).add(*(kind.change(row.load(column, lanes)) for row in rows))
-            with code.when(whole_columns < stop):
-                mask = code.live(stop - whole_columns, lanes)
+            with code.if_then(whole_columns < stop):
+                mask = code.active(stop - whole_columns, lanes)
                 total(whole_columns).add(*(kind.change(row.load(whole_columns, lanes, mask)) for row in rows))
         with code.loop(stop, start, lanes) as column:
-            live = stop - column
-            mask = code.live(live, lanes)
+            active = stop - column
+            mask = code.active(active, lanes)
             with code.loop(length, whole) as k:
                 total(column).add(kind.change(x.load(k * x_step + column, lanes, mask)))
             finished = self._finish(total(column).get(), None)
-            y.store(column, self.vectors.epilogue(finished, batch, code.integer(0), column, live), mask)
+            y.store(column, self.vectors.epilogue(finished, batch, code.integer(0), column, active), mask)
 
-    def _finish(self, total: Traced, shift: Traced | None) -> Traced:
+    def _finish(self, total: SSAValue, shift: SSAValue | None) -> SSAValue:
         """A vector of results from combined values."""
         kind, code, element = self.spec.kind, self.code, self.vectors.element
         if kind == "mean":
             whole = code.sizes(ReductionSizes).count
             count = convert(to_float(whole), element) if total.is_float else convert(whole, element)
-            count = code.spread(count, self.vectors.lanes)
+            count = code.splat(count, self.vectors.lanes)
             # An integer mean of nothing is 0 here; dividing by 0 would stop the process.
             return total / (count if total.is_float else select(count.equals(0), count.constant(1), count))
         if kind == "l2":
@@ -459,7 +461,7 @@ class _Values:
         return total
 
 
-def _finite(x: Traced) -> Traced:
+def _finite(x: SSAValue) -> SSAValue:
     """x, but 0 for an infinity, which can't be subtracted from itself."""
     return select(absolute(x).equals(np.inf), 0.0, x)
 
@@ -477,7 +479,7 @@ class _Indices:
         many_registers = vectors.lanes * vectors.element.bitwidth >= 512
         self.blocks = (8, 2) if many_registers and not vectors.has_prologue else (vectors.vectors,)
 
-    def _better(self, x: Traced, best: Traced) -> Traced:
+    def _better(self, x: SSAValue, best: SSAValue) -> SSAValue:
         """Whether x takes the place of an earlier best; a NaN beats all numbers."""
         if self.spec.select_last_index:
             better = x >= best if self.largest else x <= best
@@ -486,7 +488,7 @@ class _Indices:
             return unordered(">" if self.largest else "<", x, best) & ~isnan(best)
         return x > best if self.largest else x < best
 
-    def rows(self, part: Part, first: Traced, stop: Traced) -> None:
+    def rows(self, part: Part, first: SSAValue, stop: SSAValue) -> None:
         """Do what `_Values.rows` does: a row's lanes have bests of their own until as many rows as there are lanes are
         done."""
         code, lanes = self.code, self.vectors.lanes
@@ -502,7 +504,7 @@ class _Indices:
             _, where = across_rows(rows, self._better_lanes)
             _store_rows(code, part, start, here, convert(where, types.int64), self.spec)
 
-    def packed(self, vectors: list[Traced], length: int) -> Traced:
+    def packed(self, vectors: list[SSAValue], length: int) -> SSAValue:
         """Do what `_Values.packed` does, of indices."""
         lanes = self.vectors.lanes
         columns = [[(v * lanes + lane) % length for lane in range(lanes)] for v in range(length)]
@@ -510,28 +512,28 @@ class _Indices:
         _, where = across_packed(pairs, length, self._better_lanes)
         return convert(where, types.int64)
 
-    def _constant(self, indices: list[int]) -> Traced:
-        typ = ir.VectorType(self.integer.llvm, len(indices))
-        return Traced(self.code.builder, self.integer, ir.Constant(typ, indices))
+    def _constant(self, indices: list[int]) -> SSAValue:
+        typ = llvm_ir.VectorType(self.integer.llvm, len(indices))
+        return SSAValue(self.code.builder, self.integer, llvm_ir.Constant(typ, indices))
 
-    def _row(self, x: Pointer, row: Traced, length: Traced) -> tuple[Traced, Traced]:
+    def _row(self, x: Pointer, row: SSAValue, length: SSAValue) -> tuple[SSAValue, SSAValue]:
         """Give the best that each lane came by, and its index."""
         vectors, code, lanes = self.vectors, self.code, self.vectors.lanes
         zero = code.integer(0)
 
-        def load(column: Traced, live: Traced | None) -> Traced:
-            return vectors.prologue(x.load(column, lanes, live), zero, row, column, live)
+        def load(column: SSAValue, active: SSAValue | None) -> SSAValue:
+            return vectors.prologue(x.load(column, lanes, active), zero, row, column, active)
 
         slots = range(vectors.slots())
         first = self._first(load, lanes)
         bests = [code.variable(first) for _ in slots]
         places = [code.variable(self._spread(zero)) for _ in slots]
 
-        def body(slot: int, column: Traced, live: Traced | None) -> None:
-            value, best = load(column, live), bests[slot].get()
+        def body(slot: int, column: SSAValue, active: SSAValue | None) -> None:
+            value, best = load(column, active), bests[slot].get()
             better = self._better(value, best)
-            if live is not None:
-                better = better & Traced(code.builder, types.boolean, code.live(live, lanes).value)
+            if active is not None:
+                better = better & SSAValue(code.builder, types.boolean, code.active(active, lanes).value)
             bests[slot].set(select(better, value, best))
             places[slot].set(select(better, self._indices(column), places[slot].get()))
 
@@ -539,7 +541,7 @@ class _Indices:
         lanes_best = list(zip((b.get() for b in bests), (p.get() for p in places), strict=True))
         return functools.reduce(self._better_lanes, lanes_best)
 
-    def _better_lanes(self, a: Parts, b: Parts) -> tuple[Traced, Traced]:
+    def _better_lanes(self, a: Parts, b: Parts) -> tuple[SSAValue, SSAValue]:
         """Give the better of two bests in each lane and its index, of equal ones the first or the last."""
         (best, where), (other, elsewhere) = a, b
         equal = other.equals(best)
@@ -553,19 +555,19 @@ class _Indices:
         self,
         x: Pointer,
         y: Pointer,
-        batch: Traced,
-        place: tuple[Traced, Traced | None],
+        batch: SSAValue,
+        place: tuple[SSAValue, SSAValue | None],
         several: int,
-        x_step: Traced,
-        length: Traced,
+        x_step: SSAValue,
+        length: SSAValue,
     ) -> None:
         vectors, code, lanes = self.vectors, self.code, self.vectors.lanes
-        first, live = place
-        mask = None if live is None else code.live(live, lanes)
+        first, active = place
+        mask = None if active is None else code.active(active, lanes)
         columns = [first + v * lanes for v in range(several)]
 
-        def load(k: Traced, column: Traced) -> Traced:
-            return vectors.prologue(x.load(k * x_step + column, lanes, mask), batch, k, column, live)
+        def load(k: SSAValue, column: SSAValue) -> SSAValue:
+            return vectors.prologue(x.load(k * x_step + column, lanes, mask), batch, k, column, active)
 
         zero = code.integer(0)
         bests = [code.variable(load(zero, column)) for column in columns]
@@ -580,15 +582,15 @@ class _Indices:
         for column, where in zip(columns, places, strict=True):
             y.store(column, convert(where.get(), types.int64), mask)
 
-    def _first(self, load: Slice, lanes: int) -> Traced:
+    def _first(self, load: Slice, lanes: int) -> SSAValue:
         """The slice's first element in all lanes."""
         vector = load(self.code.integer(0), self.code.integer(1))
         first = self.code.builder.extract_element(vector.value, self.code.integer(0).value)
-        return self.code.spread(vector.like(first), lanes)
+        return self.code.splat(vector.like(first), lanes)
 
-    def _spread(self, index: Traced) -> Traced:
-        return self.code.spread(convert(index, self.integer), self.vectors.lanes)
+    def _spread(self, index: SSAValue) -> SSAValue:
+        return self.code.splat(convert(index, self.integer), self.vectors.lanes)
 
-    def _indices(self, column: Traced) -> Traced:
+    def _indices(self, column: SSAValue) -> SSAValue:
         """column, column + 1, …"""
         return self._spread(column) + convert(self.code.iota(self.vectors.lanes), self.integer)

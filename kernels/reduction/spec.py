@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from jitonnx.kernels.arguments import Size
+from jitonnx.emit.arguments import Size
 from jitonnx.kernels.parts.layouts import ReducedAxis, UnaryBuffers
 from jitonnx.kernels.parts.sharing import units_per_task
 from jitonnx.kernels.spec import KernelSpec, Work
-from jitonnx.records import dataclass
+from jitonnx.support.records import dataclass
 
 ELEMENTS = ("float32", "float64", "int32", "int64")
 BYTES = ("int8", "uint8")
@@ -72,7 +72,7 @@ class ReductionSpec(KernelSpec):
 
     BUFFERS = UnaryBuffers
     SIZES = ReductionSizes
-    SETTLED = True
+    PRESCHEDULED = True
 
     def __post_init__(self) -> None:
         known = self.kind in KINDS + ARG_KINDS and self.element in ELEMENTS

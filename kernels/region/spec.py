@@ -6,10 +6,10 @@ import functools
 from math import prod
 from typing import Any
 
-from jitonnx.kernels.arguments import Arguments, each, record
+from jitonnx.emit.arguments import Arguments, each, record
 from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
-from jitonnx.records import dataclass
+from jitonnx.support.records import dataclass
 
 TASK_ELEMENTS = 8192
 """Elements of one task: some microseconds of work, and a few dozen KB that stay in the first cache levels."""

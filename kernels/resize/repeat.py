@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from jitonnx.kernels.language.code import Code, Pointer, remainder, shuffled
-from jitonnx.kernels.language.trace import Traced
+from jitonnx.emit.builder import KernelBuilder, Pointer, remainder, shuffled
+from jitonnx.emit.ssa import SSAValue
 from jitonnx.kernels.parts.layouts import UnaryBuffers
 from jitonnx.kernels.parts.memory import WORDS
 from jitonnx.kernels.parts.planes import each_block_of_rows
@@ -15,13 +15,13 @@ _LONGEST_VECTOR = 16
 class Repeat:
     """Emits the kernel: a row of x after the other."""
 
-    def __init__(self, code: Code, spec: RepeatPlanesSpec, lanes: int) -> None:
+    def __init__(self, code: KernelBuilder, spec: RepeatPlanesSpec, lanes: int) -> None:
         self.code, self.across = code, spec.across
         self.lanes = min(_LONGEST_VECTOR, 4 * lanes // spec.itemsize)
         self.size = code.sizes(RepeatPlanesSizes)
         self.x, self.y = code.buffers(UnaryBuffers, WORDS[spec.itemsize])
 
-    def emit(self, begin: Traced, end: Traced) -> None:
+    def emit(self, begin: SSAValue, end: SSAValue) -> None:
         """The tasks."""
         code, size = self.code, self.size
         written = size.width * self.across * size.down
@@ -36,13 +36,13 @@ class Repeat:
         code, width, lanes = self.code, self.size.width, self.lanes
         with code.loop(width - (lanes - 1), step=lanes) as column:
             self._repeat(x, y, column, lanes)
-        with code.when(remainder(width, code.integer(lanes)) > 0), code.either(width > lanes) as (long, short):
+        with code.if_then(remainder(width, code.integer(lanes)) > 0), code.if_else(width > lanes) as (long, short):
             with long:
                 self._repeat(x, y, width - lanes, lanes)
             with short, code.loop(width) as column:
                 self._repeat(x, y, column, None)
 
-    def _repeat(self, x: Pointer, y: Pointer, column: Traced, lanes: int | None) -> None:
+    def _repeat(self, x: Pointer, y: Pointer, column: SSAValue, lanes: int | None) -> None:
         """A vector of pixels, or one pixel."""
         pixels = x.load(column, lanes)
         parts = [pixels] * self.across

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
+from jitonnx.emit.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.parts.layouts import Pixels, Planes, PlanesToPlanes, UnaryBuffers
 from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
-from jitonnx.records import NamedTuple, dataclass
+from jitonnx.support.records import NamedTuple, dataclass
 
 MODES = ("nearest", "linear", "separable")
 OUTSIDE = -1

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from jitonnx.kernels.language import types
-from jitonnx.kernels.language.code import (
+from jitonnx.emit import types
+from jitonnx.emit.builder import (
     REGISTER_LANE_BYTES,
-    Code,
     Kernel,
+    KernelBuilder,
     Mask,
     Pointer,
     Variable,
@@ -14,8 +14,8 @@ from jitonnx.kernels.language.code import (
     shuffled,
     smaller,
 )
-from jitonnx.kernels.language.epilogue import Stage
-from jitonnx.kernels.language.trace import Traced
+from jitonnx.emit.epilogue import Stage
+from jitonnx.emit.ssa import SSAValue
 from jitonnx.kernels.parts.layouts import KeptAxis, UnaryBuffers
 from jitonnx.kernels.parts.rows import unit_range
 from jitonnx.kernels.scan.spec import COLUMNS, ScanSpec
@@ -30,7 +30,7 @@ def build(spec: ScanSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
         raise ValueError(f"{spec} takes no epilogue")
     element = getattr(types, spec.element)
 
-    def body(code: Code, begin: Traced, end: Traced) -> None:
+    def body(code: KernelBuilder, begin: SSAValue, end: SSAValue) -> None:
         scan = _Scan(spec, code, element, lanes)
         x, y = code.buffers(UnaryBuffers, element)
         outer, length, inner, x_outer, x_step, y_outer, y_step = code.sizes(KeptAxis)
@@ -50,8 +50,8 @@ def build(spec: ScanSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
             with code.loop(whole, start, block) as column:
                 scan.columns(source.at(column), target.at(column), (x_step, y_step), length, _VECTORS, None)
             with code.loop(end_column, whole, lanes) as column:
-                live = code.live(end_column - column, lanes)
-                scan.columns(source.at(column), target.at(column), (x_step, y_step), length, 1, live)
+                active = code.active(end_column - column, lanes)
+                scan.columns(source.at(column), target.at(column), (x_step, y_step), length, 1, active)
 
     return body
 
@@ -59,14 +59,14 @@ def build(spec: ScanSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
 class _Scan:
     """Emits the scan of a row, or of neighbouring columns."""
 
-    def __init__(self, spec: ScanSpec, code: Code, element: types.Type, lanes: int) -> None:
+    def __init__(self, spec: ScanSpec, code: KernelBuilder, element: types.ElementType, lanes: int) -> None:
         self.spec, self.code, self.element, self.lanes = spec, code, element, lanes
         self.neutral = code.number(element, 0 if spec.kind == "sum" else 1, lanes)
 
-    def _combine(self, a: Traced, b: Traced) -> Traced:
+    def _combine(self, a: SSAValue, b: SSAValue) -> SSAValue:
         return a + b if self.spec.kind == "sum" else a * b
 
-    def row(self, x: Pointer, y: Pointer, length: Traced) -> None:
+    def row(self, x: Pointer, y: Pointer, length: SSAValue) -> None:
         """Vectors of a row one after the other, from its start or from its end, then single elements."""
         code, lanes = self.code, self.lanes
         before = code.variable(self.neutral)
@@ -81,7 +81,7 @@ class _Scan:
             total.set(self._combine(old, x.load(at)))
             y.store(at, old if self.spec.exclusive else total.get())
 
-    def _vector(self, x: Traced, before: Variable) -> Traced:
+    def _vector(self, x: SSAValue, before: Variable) -> SSAValue:
         """The scan of one vector behind all `before`, whose total is then in all lanes of `before`.
 
         First stretches of 128 bits, within which shuffles are cheap, then what lies in front of each stretch.
@@ -101,19 +101,19 @@ class _Scan:
         before.set(self._combine(total, self._last_lane(x)))
         return self._combine(total, self._shifted(x, 1) if self.spec.exclusive else x)
 
-    def _shifted(self, x: Traced, distance: int, within: int | None = None) -> Traced:
+    def _shifted(self, x: SSAValue, distance: int, within: int | None = None) -> SSAValue:
         """Lane i is lane i - distance of x, or neutral where that is in front of its stretch of `within` lanes."""
         lanes = self.lanes
         stretch = within or lanes
         return shuffled(x, self.neutral, [i - distance if i % stretch >= distance else lanes for i in range(lanes)])
 
-    def _last_lane(self, x: Traced) -> Traced:
+    def _last_lane(self, x: SSAValue) -> SSAValue:
         return shuffled(x, x, [self.lanes - 1] * self.lanes)
 
-    def _first_lane(self, x: Traced) -> Traced:
+    def _first_lane(self, x: SSAValue) -> SSAValue:
         return x.like(x.builder.extract_element(x.value, self.code.integer(0).value))
 
-    def _turned(self, x: Traced) -> Traced:
+    def _turned(self, x: SSAValue) -> SSAValue:
         """The lanes in the order of the scan."""
         return shuffled(x, x, list(reversed(range(self.lanes)))) if self.spec.reverse else x
 
@@ -121,10 +121,10 @@ class _Scan:
         self,
         x: Pointer,
         y: Pointer,
-        steps: tuple[Traced, Traced],
-        length: Traced,
+        steps: tuple[SSAValue, SSAValue],
+        length: SSAValue,
         several: int,
-        live: Mask | None,
+        active: Mask | None,
     ) -> None:
         """`several` vectors of columns, element after element along the axis."""
         code, lanes = self.code, self.lanes
@@ -133,5 +133,5 @@ class _Scan:
             row = length - 1 - k if self.spec.reverse else k
             for v, total in enumerate(totals):
                 before = total.get()
-                total.set(self._combine(before, x.load(row * steps[0] + v * lanes, lanes, live)))
-                y.store(row * steps[1] + v * lanes, before if self.spec.exclusive else total.get(), live)
+                total.set(self._combine(before, x.load(row * steps[0] + v * lanes, lanes, active)))
+                y.store(row * steps[1] + v * lanes, before if self.spec.exclusive else total.get(), active)

@@ -7,7 +7,7 @@ import numpy as np
 from jitonnx.kernels.parts.layouts import KeptAxis, UnaryBuffers
 from jitonnx.kernels.parts.sharing import units_per_task
 from jitonnx.kernels.spec import KernelSpec, Work
-from jitonnx.records import dataclass
+from jitonnx.support.records import dataclass
 
 ELEMENTS = ("float32", "float64", "int32", "int64")
 KINDS = ("sum", "prod")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from jitonnx.kernels.language import types
-from jitonnx.kernels.language.code import Code, Kernel, Pointer, each_vector, remainder, smaller
-from jitonnx.kernels.language.epilogue import Stage
-from jitonnx.kernels.language.trace import Traced, isnan, select
+from jitonnx.emit import types
+from jitonnx.emit.builder import Kernel, KernelBuilder, Pointer, each_vector, remainder, smaller
+from jitonnx.emit.epilogue import Stage
+from jitonnx.emit.ssa import SSAValue, isnan, select
 from jitonnx.kernels.parts.indices import counted, only_valid, row_start
 from jitonnx.kernels.parts.memory import copy_bytes
 from jitonnx.kernels.scatter.spec import (
@@ -29,7 +29,7 @@ def build(spec: ScatterElementsSpec | ScatterRowsSpec, lanes: int, epilogue: Sta
     return lambda code, begin, end: _scatter_rows(code, spec, lanes, begin, end)
 
 
-def _combine(reduction: str, old: Traced, new: Traced) -> Traced:
+def _combine(reduction: str, old: SSAValue, new: SSAValue) -> SSAValue:
     """What an element becomes; where one of both is NaN, that."""
     if reduction in ("add", "mul"):
         return old + new if reduction == "add" else old * new
@@ -38,22 +38,22 @@ def _combine(reduction: str, old: Traced, new: Traced) -> Traced:
         kept = (old > new if reduction == "max" else old < new) | isnan(old)
     else:
         compare = old.builder.icmp_signed if old.element.signed else old.builder.icmp_unsigned
-        kept = Traced(old.builder, types.boolean, compare(sign, old.value, new.value))
+        kept = SSAValue(old.builder, types.boolean, compare(sign, old.value, new.value))
     return select(kept, old, new)
 
 
-def _write(spec: Any, updates: Pointer, source: Traced, out: Pointer, target: Traced) -> None:
+def _write(spec: Any, updates: Pointer, source: SSAValue, out: Pointer, target: SSAValue) -> None:
     """One element of out from one of updates."""
     new = updates.load(source)
     out.store(target, new if spec.reduction == "none" else _combine(spec.reduction, out.load(target), new))
 
 
-def _buffers(code: Code, spec: ScatterElementsSpec | ScatterRowsSpec) -> ScatterBuffers:
+def _buffers(code: KernelBuilder, spec: ScatterElementsSpec | ScatterRowsSpec) -> ScatterBuffers:
     element, index = getattr(types, spec.element), getattr(types, spec.index)
     return code.buffers(ScatterBuffers, element, indices=index, error=types.int64)
 
 
-def _scatter_elements(code: Code, spec: ScatterElementsSpec, begin: Traced, end: Traced) -> None:
+def _scatter_elements(code: KernelBuilder, spec: ScatterElementsSpec, begin: SSAValue, end: SSAValue) -> None:
     size, outer = code.sizes(ScatterElementsSizes), ScatterElementsSizes.place("outer")
     buffers = _buffers(code, spec)
     with code.loop(smaller(end * size.task_units, size.units), begin * size.task_units) as unit:
@@ -69,7 +69,7 @@ def _scatter_elements(code: Code, spec: ScatterElementsSpec, begin: Traced, end:
             only_valid(code, valid, buffers.error, functools.partial(_write, spec, updates, source, out, target))
 
 
-def _scatter_rows(code: Code, spec: ScatterRowsSpec, lanes: int, begin: Traced, end: Traced) -> None:
+def _scatter_rows(code: KernelBuilder, spec: ScatterRowsSpec, lanes: int, begin: SSAValue, end: SSAValue) -> None:
     size = code.sizes(ScatterRowsSizes)
     extents, strides = ScatterRowsSizes.place("extents"), ScatterRowsSizes.place("strides")
     indices, updates, out, error = _buffers(code, spec)
@@ -86,9 +86,11 @@ def _scatter_rows(code: Code, spec: ScatterRowsSpec, lanes: int, begin: Traced, 
         only_valid(code, found.get().equals(1), error, write)
 
 
-def _write_run(code: Code, spec: ScatterRowsSpec, lanes: int, updates: Pointer, out: Pointer, count: Traced) -> None:
+def _write_run(
+    code: KernelBuilder, spec: ScatterRowsSpec, lanes: int, updates: Pointer, out: Pointer, count: SSAValue
+) -> None:
     """`count` elements of out from as many of updates, next to each other."""
-    with code.either(count < lanes) as (short, long):
+    with code.if_else(count < lanes) as (short, long):
         with short, code.loop(count) as i:
             _write(spec, updates, i, out, i)
         with long:
@@ -100,7 +102,7 @@ def _write_run(code: Code, spec: ScatterRowsSpec, lanes: int, updates: Pointer, 
 
 
 def _combine_vector(
-    spec: ScatterRowsSpec, updates: Pointer, out: Pointer, first: Traced, width: int, mask: Any, live: Traced
+    spec: ScatterRowsSpec, updates: Pointer, out: Pointer, first: SSAValue, width: int, mask: Any, active: SSAValue
 ) -> None:
     old, new = out.load(first, width, mask), updates.load(first, width, mask)
     out.store(first, _combine(spec.reduction, old, new), mask)

@@ -12,11 +12,11 @@ from math import prod
 
 import numpy as np
 
-from jitonnx.kernels.arguments import Arguments, Buffer, Size, Sizes, by_name, each, result
+from jitonnx.emit.arguments import Arguments, Buffer, Size, Sizes, by_name, each, result
 from jitonnx.kernels.parts.axes import MAX_RANK, dense, merged
 from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
-from jitonnx.records import dataclass
+from jitonnx.support.records import dataclass
 
 REDUCTIONS = ("none", "add", "mul", "max", "min")
 ELEMENTS = (*(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)), "float32", "float64")

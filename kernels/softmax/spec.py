@@ -7,7 +7,7 @@ import numpy as np
 from jitonnx.kernels.parts.layouts import KeptAxis, UnaryBuffers
 from jitonnx.kernels.parts.sharing import units_per_task
 from jitonnx.kernels.spec import KernelSpec, Work
-from jitonnx.records import dataclass
+from jitonnx.support.records import dataclass
 
 KINDS = ("softmax", "log_softmax")
 COLUMNS = 64
@@ -39,7 +39,7 @@ class SoftmaxSpec(KernelSpec):
 
     BUFFERS = UnaryBuffers
     SIZES = KeptAxis
-    SETTLED = True
+    PRESCHEDULED = True
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS or self.element not in ("float32", "float64"):

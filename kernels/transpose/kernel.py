@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from jitonnx.kernels.language.code import Code, Kernel, Pointer, gathered, larger, remainder, shuffled, smaller
-from jitonnx.kernels.language.epilogue import Stage
-from jitonnx.kernels.language.trace import Traced, select
+from jitonnx.emit.builder import Kernel, KernelBuilder, Pointer, gathered, larger, remainder, shuffled, smaller
+from jitonnx.emit.epilogue import Stage
+from jitonnx.emit.ssa import SSAValue, select
 from jitonnx.kernels.parts.memory import WORDS, copy_bytes, fill
 from jitonnx.kernels.transpose.spec import (
     COPY,
@@ -35,7 +35,7 @@ def build(spec: TransposeSpec, lanes: int, epilogue: Stage | None = None) -> Ker
 class _Kernel:
     """Emits the code of one spec."""
 
-    def __init__(self, code: Code, spec: TransposeSpec, vector_bytes: int) -> None:
+    def __init__(self, code: KernelBuilder, spec: TransposeSpec, vector_bytes: int) -> None:
         self.code, self.itemsize, self.vector_bytes = code, spec.itemsize, vector_bytes
         self.interleaved, self.step, self.streams = spec.interleaved, spec.step, spec.streams
         self.size = code.sizes(TransposeSizes)
@@ -44,7 +44,7 @@ class _Kernel:
         word = WORDS[spec.itemsize]
         self.source, self.target = code.buffers(TransposeBuffers, word)
 
-    def emit(self, begin: Traced, end: Traced) -> None:
+    def emit(self, begin: SSAValue, end: SSAValue) -> None:
         """The tasks: blocks of a fastest, then blocks of b and c, then the other axes."""
         code, size = self.code, self.size
         a_blocks = (size.a_extent + size.a_slack + size.a_block - 1) / size.a_block
@@ -61,23 +61,23 @@ class _Kernel:
             source, target = source.at(first * size.c_source), target.at(first * size.c_target)
             bounds = [*self._bounds("a", a), *self._bounds("b", b)]
             for mode, way in {COPY: self._runs, ELEMENTS: self._elements, FILL: self._fill}.items():
-                with code.when(size.mode.equals(mode)):
+                with code.if_then(size.mode.equals(mode)):
                     way(source, target, *bounds)
-            with code.when(size.mode.equals(TILES)):
+            with code.if_then(size.mode.equals(TILES)):
                 self._transpose(source, target, steps, a, b)
             if self.step:
-                with code.when(size.mode.equals(STRIDED)), self._each(steps, source, target) as (from_, to):
+                with code.if_then(size.mode.equals(STRIDED)), self._each(steps, source, target) as (from_, to):
                     self._strided(from_, to, *bounds)
         if self.streams:
             code.drain()
 
     @contextmanager
-    def _each(self, steps: Traced, source: Pointer, target: Pointer) -> Iterator[tuple[Pointer, Pointer]]:
+    def _each(self, steps: SSAValue, source: Pointer, target: Pointer) -> Iterator[tuple[Pointer, Pointer]]:
         """The block for each of a task's `steps` places along c."""
         with self.code.loop(steps) as c:
             yield source.at(c * self.size.c_source), target.at(c * self.size.c_target)
 
-    def _bounds(self, axis: str, block: Traced, rows: Pointer | None = None) -> tuple[Traced, Traced]:
+    def _bounds(self, axis: str, block: SSAValue, rows: Pointer | None = None) -> tuple[SSAValue, SSAValue]:
         """Start and stop of a block along an axis along which the rows at `rows`, if given, are contiguous."""
         size = self.size
         start = block * getattr(size, f"{axis}_block")
@@ -85,11 +85,11 @@ class _Kernel:
             start = start - select(getattr(size, f"{axis}_slack") > 0, self._misalignment(rows), 0)
         return larger(start, 0), smaller(start + getattr(size, f"{axis}_block"), getattr(size, f"{axis}_extent"))
 
-    def _misalignment(self, rows: Pointer) -> Traced:
+    def _misalignment(self, rows: Pointer) -> SSAValue:
         """How many elements a pointer is behind a place aligned as tiles are."""
         return rows.misalignment(self.tile * self.itemsize) / self.itemsize
 
-    def _place(self, number: Traced) -> tuple[Pointer, Pointer]:
+    def _place(self, number: SSAValue) -> tuple[Pointer, Pointer]:
         """Tell where the inner axes start, at place `number` of the others."""
         code = self.code
         rest, source, target = (code.variable(x) for x in (number, code.integer(0), code.integer(0)))
@@ -104,7 +104,9 @@ class _Kernel:
 
     # ------------------------------------------------------------ the ways
 
-    def _runs(self, source: Pointer, target: Pointer, a: Traced, a_stop: Traced, b: Traced, b_stop: Traced) -> None:
+    def _runs(
+        self, source: Pointer, target: Pointer, a: SSAValue, a_stop: SSAValue, b: SSAValue, b_stop: SSAValue
+    ) -> None:
         """Both are contiguous along a."""
         code, size = self.code, self.size
         count = (a_stop - a) * self.itemsize
@@ -112,34 +114,40 @@ class _Kernel:
             from_, to = source.at(row * size.b_source + a), target.at(row * size.b_target + a)
             copy_bytes(code, to.as_bytes(), from_.as_bytes(), count, self.vector_bytes, self.streams)
 
-    def _elements(self, source: Pointer, target: Pointer, a: Traced, a_stop: Traced, b: Traced, b_stop: Traced) -> None:
+    def _elements(
+        self, source: Pointer, target: Pointer, a: SSAValue, a_stop: SSAValue, b: SSAValue, b_stop: SSAValue
+    ) -> None:
         """One by one: neither has a contiguous axis, or one is too short for tiles."""
         code, size = self.code, self.size
         with code.loop(b_stop, b) as row, code.loop(a_stop, a) as column:
             value = source.load(row * size.b_source + column * size.a_source)
             target.store(row * size.b_target + column * size.a_target, value)
 
-    def _fill(self, source: Pointer, target: Pointer, a: Traced, a_stop: Traced, b: Traced, b_stop: Traced) -> None:
+    def _fill(
+        self, source: Pointer, target: Pointer, a: SSAValue, a_stop: SSAValue, b: SSAValue, b_stop: SSAValue
+    ) -> None:
         """The source has one element for all of a, the target is contiguous along it."""
         code, size, tile = self.code, self.size, self.tile
         with code.loop(b_stop, b) as row:
             to = target.at(row * size.b_target + a)
             fill(code, to, source.load(row * size.b_source), a_stop - a, tile)
 
-    def _strided(self, source: Pointer, target: Pointer, a: Traced, a_stop: Traced, b: Traced, b_stop: Traced) -> None:
+    def _strided(
+        self, source: Pointer, target: Pointer, a: SSAValue, a_stop: SSAValue, b: SSAValue, b_stop: SSAValue
+    ) -> None:
         """The source's elements are `step` apart along a, along which the target is contiguous."""
         code, size, tile = self.code, self.size, self.tile
         with code.loop(b_stop, b) as row:
             from_, to = source.at(row * size.b_source), target.at(row * size.b_target)
             with code.loop(a_stop - tile, a, tile) as column:
                 to.store(column, self._apart(from_, column, last=False))
-            with code.either(a_stop - a > tile) as (long, short):
+            with code.if_else(a_stop - a > tile) as (long, short):
                 with long:
                     to.store(a_stop - tile, self._apart(from_, a_stop - tile, last=True))
                 with short, code.loop(a_stop, a) as column:
                     to.store(column, from_.load(column * self.step))
 
-    def _apart(self, row: Pointer, column: Traced, last: bool) -> Traced:
+    def _apart(self, row: Pointer, column: SSAValue, last: bool) -> SSAValue:
         """A vector of elements `step` apart, the first of which is number `column`.
 
         What lies between them is read, too, but nothing before a row's first element or behind its last: the last
@@ -153,7 +161,7 @@ class _Kernel:
         vectors = [row.load(column * step - phase + part * tile, tile) for part in range(step)]
         return gathered(vectors, range(phase, step * tile, step))
 
-    def _transpose(self, source: Pointer, target: Pointer, steps: Traced, a: Traced, b: Traced) -> None:
+    def _transpose(self, source: Pointer, target: Pointer, steps: SSAValue, a: SSAValue, b: SSAValue) -> None:
         """source is contiguous along b, target along a."""
         code, size, count = self.code, self.size, self.interleaved
         if not count:
@@ -161,16 +169,16 @@ class _Kernel:
             return
         together = size.a_extent.equals(count) & size.b_target.equals(count)
         apart = size.b_extent.equals(count) & size.a_source.equals(count)
-        with code.either(together) as (yes, no):
+        with code.if_else(together) as (yes, no):
             with yes, self._each(steps, source, target) as (from_, to):
                 self._put_together(from_, to, *self._bounds("b", b))
-            with no, code.either(apart) as (also, neither):
+            with no, code.if_else(apart) as (also, neither):
                 with also, self._each(steps, source, target) as (from_, to):
                     self._take_apart(from_, to, *self._bounds("a", a))
                 with neither:
                     self._tiles(source, target, a, b)
 
-    def _put_together(self, source: Pointer, target: Pointer, b: Traced, b_stop: Traced) -> None:
+    def _put_together(self, source: Pointer, target: Pointer, b: SSAValue, b_stop: SSAValue) -> None:
         """Planes, `a_source` apart, to groups of `interleaved` elements without gaps."""
         code, size, count, tile = self.code, self.size, self.interleaved, self.tile
         whole = b_stop - remainder(b_stop - b, code.integer(tile))
@@ -184,7 +192,7 @@ class _Kernel:
             for plane in range(count):
                 target.store(at * count + plane, source.load(size.a_source * plane + at))
 
-    def _take_apart(self, source: Pointer, target: Pointer, a: Traced, a_stop: Traced) -> None:
+    def _take_apart(self, source: Pointer, target: Pointer, a: SSAValue, a_stop: SSAValue) -> None:
         """Groups of `interleaved` elements without gaps to planes, `b_target` apart."""
         code, size, count, tile = self.code, self.size, self.interleaved, self.tile
         whole = a_stop - remainder(a_stop - a, code.integer(tile))
@@ -197,7 +205,7 @@ class _Kernel:
             for plane in range(count):
                 target.store(size.b_target * plane + at, source.load(at * count + plane))
 
-    def _tiles(self, source: Pointer, target: Pointer, a_block: Traced, b_block: Traced) -> None:
+    def _tiles(self, source: Pointer, target: Pointer, a_block: SSAValue, b_block: SSAValue) -> None:
         """source is contiguous along b, target along a: square tiles."""
         (a, a_stop), (b, b_stop) = self._bounds("a", a_block, target), self._bounds("b", b_block, source)
         a_source, b_target = self.size.a_source, self.size.b_target

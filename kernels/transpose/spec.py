@@ -6,10 +6,10 @@ import operator
 from collections.abc import Sequence
 from math import prod
 
-from jitonnx.kernels.arguments import Arguments, Buffer, Size, Sizes, by_name, each, result
+from jitonnx.emit.arguments import Arguments, Buffer, Size, Sizes, by_name, each, result
 from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
-from jitonnx.records import NamedTuple, dataclass
+from jitonnx.support.records import NamedTuple, dataclass
 
 MAX_RANK = 8
 _BLOCK_BYTES = 32 << 10

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count, islice
 
-from jitonnx.kernels.language.code import REGISTER_LANE_BYTES, Code, Pointer, larger, shuffled, smaller
-from jitonnx.kernels.language.simd import LINE_BYTES
-from jitonnx.kernels.language.trace import Traced, select
+from jitonnx.emit.builder import REGISTER_LANE_BYTES, KernelBuilder, Pointer, larger, shuffled, smaller
+from jitonnx.emit.simd import LINE_BYTES
+from jitonnx.emit.ssa import SSAValue, select
 from jitonnx.kernels.transpose.spec import LARGEST_TILE
 
 
@@ -17,14 +17,14 @@ def tile_size(vector_bytes: int, itemsize: int) -> int:
 
 
 def copy_transposed(
-    code: Code,
+    code: KernelBuilder,
     source: Pointer,
-    source_step: Traced,
-    targets: Callable[[Traced], Iterator[Pointer]],
-    counts: tuple[Traced, Traced],
+    source_step: SSAValue,
+    targets: Callable[[SSAValue], Iterator[Pointer]],
+    counts: tuple[SSAValue, SSAValue],
     vector_bytes: int,
-    b_first: Traced | None = None,
-    before: Sequence[Traced] | None = None,
+    b_first: SSAValue | None = None,
+    before: Sequence[SSAValue] | None = None,
     streams: bool = False,
 ) -> None:
     """target[b][a] = source[a * source_step + b] for a < counts[0], b < counts[1].
@@ -47,7 +47,7 @@ def copy_transposed(
     with code.loop(slow) as i, code.loop(fast) as j:
         a, b = select(b_first, i, j) * tile - before_a, select(b_first, j, i) * tile - before_b
         first_a, first_b = larger(a, 0), larger(b, 0)
-        with code.either(whole_tiles) as (whole, part):
+        with code.if_else(whole_tiles) as (whole, part):
             with whole:
                 a_whole, b_whole = smaller(first_a, counts[0] - tile), smaller(first_b, counts[1] - tile)
                 from_ = source.at(a_whole * source_step + b_whole)
@@ -55,22 +55,22 @@ def copy_transposed(
                 for target, vector in zip(targets(b_whole), transposed(vectors), strict=False):
                     _store(code, target.at(a_whole), vector, streams)
             with part:
-                live = (smaller(a + tile, counts[0]) - first_a, smaller(b + tile, counts[1]) - first_b)
+                active = (smaller(a + tile, counts[0]) - first_a, smaller(b + tile, counts[1]) - first_b)
                 to = [target.at(first_a) for target in islice(targets(first_b), tile)]
-                _copy_part(code, source.at(first_a * source_step + first_b), source_step, to, live, vector_bytes)
+                _copy_part(code, source.at(first_a * source_step + first_b), source_step, to, active, vector_bytes)
 
 
-def evenly(target: Pointer, step: Traced) -> Callable[[Traced], Iterator[Pointer]]:
+def evenly(target: Pointer, step: SSAValue) -> Callable[[SSAValue], Iterator[Pointer]]:
     """Places `step` elements apart."""
     return lambda b: (target.at((b + n) * step) for n in count())
 
 
-def _store(code: Code, target: Pointer, vector: Traced, streams: bool) -> None:
+def _store(code: KernelBuilder, target: Pointer, vector: SSAValue, streams: bool) -> None:
     """A vector, past the caches if it `streams` and is an aligned line of them."""
     if not streams:
         target.store(0, vector)
         return
-    with code.either(target.misalignment(LINE_BYTES).equals(0)) as (aligned, other):
+    with code.if_else(target.misalignment(LINE_BYTES).equals(0)) as (aligned, other):
         with aligned:
             target.stream(0, vector)
         with other:
@@ -78,22 +78,22 @@ def _store(code: Code, target: Pointer, vector: Traced, streams: bool) -> None:
 
 
 def _copy_part(
-    code: Code,
+    code: KernelBuilder,
     source: Pointer,
-    source_step: Traced,
+    source_step: SSAValue,
     targets: Sequence[Pointer],
-    live: tuple[Traced, Traced],
+    active: tuple[SSAValue, SSAValue],
     vector_bytes: int,
 ) -> None:
     """A tile at the edge: with masks, where the CPU has them for such elements, else element by element."""
-    (live_a, live_b), tile = live, len(targets)
+    (live_a, live_b), tile = active, len(targets)
     by_mask = source.element.bitwidth >= 32 or vector_bytes >= 64
-    mask_a, mask_b = (code.live(count, tile) if by_mask else None for count in live)
+    mask_a, mask_b = (code.active(count, tile) if by_mask else None for count in active)
     if by_mask:  # rows that are not there are read as the last one
         places = [source_step * smaller(code.integer(n), live_a - 1) for n in range(tile)]
         vectors = transposed([source.load(place, tile, mask_b) for place in places])
     for n, target in enumerate(targets):
-        with code.when(live_b > n):
+        with code.if_then(live_b > n):
             if by_mask:
                 target.store(0, vectors[n], mask_a)
                 continue
@@ -101,7 +101,7 @@ def _copy_part(
                 target.store(a, source.load(a * source_step + n))
 
 
-def transposed(vectors: list[Traced]) -> list[Traced]:
+def transposed(vectors: list[SSAValue]) -> list[SSAValue]:
     """The columns of a square matrix given as its rows.
 
     Blocks of as many elements as a lane of 128 bits holds are transposed within the lanes (unpack instructions), then
@@ -113,7 +113,7 @@ def transposed(vectors: list[Traced]) -> list[Traced]:
     return [result[column][lane] for lane in range(size // group) for column in range(group)]
 
 
-def _transposed_in_lanes(vectors: list[Traced]) -> list[Traced]:
+def _transposed_in_lanes(vectors: list[SSAValue]) -> list[SSAValue]:
     """Every lane of n vectors of n elements a lane, seen as the rows of a matrix, transposed.
 
     Each round interleaves a row with the one half the matrix further on; log2(n) rounds do it.
@@ -129,7 +129,7 @@ def _transposed_in_lanes(vectors: list[Traced]) -> list[Traced]:
     return vectors
 
 
-def _transposed_lanes(vectors: list[Traced], group: int) -> list[Traced]:
+def _transposed_lanes(vectors: list[SSAValue], group: int) -> list[SSAValue]:
     """Turn as many vectors as they have lanes: lane i of result j is lane j of vector i.
 
     Even lanes of neighbours make the even results, odd ones the odd results: the same problem at half the size.

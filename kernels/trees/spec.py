@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
+from jitonnx.emit.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.parts.sizes import below, larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
-from jitonnx.records import dataclass
+from jitonnx.support.records import dataclass
 
 AGGREGATES = ("sum", "min", "max")
 RELATIONS = ("gt", "ge", "le", "lt")

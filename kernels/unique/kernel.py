@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from jitonnx.kernels.language import types
-from jitonnx.kernels.language.code import Code, Kernel, Pointer
-from jitonnx.kernels.language.epilogue import Stage
-from jitonnx.kernels.language.simd import convert
-from jitonnx.kernels.language.trace import Traced, one_if, select
+from jitonnx.emit import types
+from jitonnx.emit.builder import Kernel, KernelBuilder, Pointer
+from jitonnx.emit.epilogue import Stage
+from jitonnx.emit.simd import convert
+from jitonnx.emit.ssa import SSAValue, one_if, select
 from jitonnx.kernels.parts.memory import WORDS, copy_bytes
 from jitonnx.kernels.parts.sorting import merge_sort, radix_sort
 from jitonnx.kernels.unique.spec import INFINITIES, ITEM_BYTES, UniqueBuffers, UniqueSizes, UniqueSpec
@@ -26,7 +26,7 @@ def build(spec: UniqueSpec, lanes: int, epilogue: Stage | None = None) -> Kernel
 class _Unique:
     """Emits what is done with the slices."""
 
-    def __init__(self, spec: UniqueSpec, code: Code) -> None:
+    def __init__(self, spec: UniqueSpec, code: KernelBuilder) -> None:
         self.spec, self.code = spec, code
         self.outer, self.length, self.inner = code.sizes(UniqueSizes)
         item_bytes = ITEM_BYTES[spec.element]
@@ -61,7 +61,7 @@ class _Unique:
 
     # ------------------------------------------------------------ order
 
-    def _key(self, x: Traced) -> Traced:
+    def _key(self, x: SSAValue) -> SSAValue:
         """An int64 in the order of the elements, which fits into as many bits as they have; both zeros have one, and
         so has any NaN."""
         key, bits = convert(x, types.int64), x.element.bitwidth
@@ -73,36 +73,36 @@ class _Unique:
             return key
         return key ^ (-1 << 63) if bits == 64 else key - (1 << (bits - 1))
 
-    def _record_of(self, index: Traced) -> Traced:
+    def _record_of(self, index: SSAValue) -> SSAValue:
         """What is sorted in the place of a slice: its key and index, or its index alone."""
         if self.spec.sliced:
             return index
         key = convert(self._key(self.x.load(index)), self.record) << self.key_bits
-        return key | convert(Traced(index.builder, types.uint64, index.value), self.record)
+        return key | convert(SSAValue(index.builder, types.uint64, index.value), self.record)
 
-    def _index(self, record: Traced) -> Traced:
+    def _index(self, record: SSAValue) -> SSAValue:
         index = convert(record, types.int64)
         return index & 0xFFFFFFFF if self.key_bits == 32 and not self.spec.sliced else index
 
-    def _before(self, a: Traced, b: Traced, both: Traced) -> Traced:
+    def _before(self, a: SSAValue, b: SSAValue, both: SSAValue) -> SSAValue:
         """Whether slice a, which comes first in x, stays in front of b."""
         later = self.code.variable(self.code.integer(0))
-        with self.code.when(both):
+        with self.code.if_then(both):
             later.set(self._walked(a, b, lambda left, right: one_if(left > right) - one_if(left < right)))
         return later.get() <= 0
 
-    def _differs(self, a: Traced, b: Traced) -> Traced:
+    def _differs(self, a: SSAValue, b: SSAValue) -> SSAValue:
         """Whether two records that follow each other are those of different slices."""
         if not self.spec.sliced:
             return ((a ^ b) >> self.key_bits).differs(0)
 
-        def apart(left: Traced, right: Traced) -> Traced:
+        def apart(left: SSAValue, right: SSAValue) -> SSAValue:
             differ = left.differs(right)
             return one_if(differ | left.equals(self.nan_key) if self.spec.element in INFINITIES else differ)
 
         return self._walked(a, b, apart).differs(0)
 
-    def _walked(self, a: Traced, b: Traced, compare: Callable[[Traced, Traced], Traced]) -> Traced:
+    def _walked(self, a: SSAValue, b: SSAValue, compare: Callable[[SSAValue, SSAValue], SSAValue]) -> SSAValue:
         """The first result of comparing the keys of two slices that is not 0; 0 if none is."""
         code = self.code
         found, outer = code.variable(code.integer(0)), code.variable(code.integer(0))
@@ -118,7 +118,7 @@ class _Unique:
 
     # ------------------------------------------------------------ numbers
 
-    def _each_run(self, ordered: Pointer, begin: Callable[[Traced, Traced], None]) -> Traced:
+    def _each_run(self, ordered: Pointer, begin: Callable[[SSAValue, SSAValue], None]) -> SSAValue:
         """Number the runs of equal slices in `inverse`, after begin(number, index) for the first of each; how many."""
         code = self.code
         last, previous = code.variable(code.integer(-1)), code.variable(code.number(self.record, 0))
@@ -126,10 +126,10 @@ class _Unique:
             record = ordered.load(place)
             index = self._index(record)
             new = code.variable(code.integer(1))
-            with code.when(place > 0):
+            with code.if_then(place > 0):
                 new.set(one_if(self._differs(previous.get(), record)))
             last.set(last.get() + new.get())
-            with code.when(new.get().differs(0)):
+            with code.if_then(new.get().differs(0)):
                 begin(last.get(), index)
             self.inverse.store(index, last.get())
             if self.spec.ascending:
@@ -137,10 +137,10 @@ class _Unique:
             previous.set(record)
         return last.get() + 1
 
-    def _numbered(self, ordered: Pointer) -> Traced:
+    def _numbered(self, ordered: Pointer) -> SSAValue:
         """All numbers, of slices in ascending order; how many are distinct."""
 
-        def begin(number: Traced, index: Traced) -> None:
+        def begin(number: SSAValue, index: SSAValue) -> None:
             self.indices.store(number, index)
             self.counts.store(number, self.code.integer(0))
 
@@ -150,13 +150,13 @@ class _Unique:
         """Write numbers in ascending order to `inverse`; for each of them -1 to `places`."""
         self._each_run(ordered, lambda number, index: places.store(number, self.code.integer(-1)))
 
-    def _renumbered(self, places: Pointer) -> Traced:
+    def _renumbered(self, places: Pointer) -> SSAValue:
         """All numbers, of slices in the order in which they come first; how many are distinct."""
         code = self.code
         count = code.variable(code.integer(0))
         with code.loop(self.length) as index:
             ranked = self.inverse.load(index)
-            with code.when(places.load(ranked) < 0):
+            with code.if_then(places.load(ranked) < 0):
                 places.store(ranked, count.get())
                 self.indices.store(count.get(), index)
                 self.counts.store(count.get(), code.integer(0))
@@ -168,7 +168,7 @@ class _Unique:
 
     # ------------------------------------------------------------ values
 
-    def _move(self, count: Traced, vector_bytes: int) -> None:
+    def _move(self, count: SSAValue, vector_bytes: int) -> None:
         """The distinct slices, one behind the other."""
         code, piece = self.code, self.spec.piece
         run = code.integer(1) if piece else self.inner * ITEM_BYTES[self.spec.element]

@@ -16,7 +16,7 @@ import pytest
 import jitonnx
 from jitonnx.api.adapters import LoraAdapter
 from jitonnx.errors import Error, Fail, InvalidArgument, NoSuchFile
-from jitonnx.flatbuffer import FlatbufferError, Writer, root
+from jitonnx.support.flatbuffers import FlatbufferError, Writer, root
 from tests.session.models import model, node, tensor
 
 A, B = np.ones((4, 2), np.float32), np.full((2, 3), 2, np.float32)

@@ -200,7 +200,7 @@ def test_alike(name: str) -> None:
 
 
 def test_errors_are_ours_wherever_they_are_imported_from() -> None:
-    from jitonnx.capi import _pybind_state, onnxruntime_pybind11_state
+    from jitonnx.compat.capi import _pybind_state, onnxruntime_pybind11_state
 
     for name in names(onnxruntime.capi.onnxruntime_pybind11_state):
         kind = getattr(onnxruntime.capi.onnxruntime_pybind11_state, name)

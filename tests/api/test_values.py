@@ -16,7 +16,7 @@ from onnx import TensorProto
 import jitonnx
 from jitonnx import OrtValue, errors
 from jitonnx.api.values import OrtValueVector
-from jitonnx.capi import _pybind_state as C
+from jitonnx.compat.capi import _pybind_state as C
 from jitonnx.ir.dtypes import DType
 from tests.api.faces import assert_alike, plain
 

@@ -14,17 +14,17 @@ import pytest
 
 import jitonnx
 from jitonnx import errors
-from jitonnx.backend import prepare
-from jitonnx.info import describe
-from jitonnx.magic import MAGIC
+from jitonnx.compat.backend import prepare
 from jitonnx.model import load as load_model
-from jitonnx.optimized import optimize_file
+from jitonnx.model.optimized import optimize_file
 from jitonnx.runtime import artifact as reader
 from jitonnx.runtime import artifact_writer
 from jitonnx.runtime.artifact import PAGE_BYTES, ArtifactError, open_artifact
-from jitonnx.runtime.cpu import CpuNeeded
 from jitonnx.runtime.linker import UnlinkableError
-from jitonnx.target import Target
+from jitonnx.support.artifact_magic import MAGIC
+from jitonnx.target.cpu import CpuNeeded
+from jitonnx.target.machine import Target
+from jitonnx.tools.info import describe
 from tests.artifact.models import Parts, elementwise, images, pairs, parts, small_cnn, spoil
 from tests.session.models import INT64, model, node, tensor
 from tests.targets import on_x86_64
@@ -444,8 +444,8 @@ def test_imports_nothing_that_compiles(tmp_path: Path) -> None:
         modules = set(process.communicate()[0].split())
     assert process.returncode == 0
     assert np.array_equal(np.load(tmp_path / "0.npy"), session.run(None, images())[0])
-    ours = {"codegen", "plan", "passes", "ops", "model", "kernels", "target"}
-    ours |= {"engine.pipeline", "engine.schedule", "saved.saving", "runtime.linker"}
+    ours = {"codegen", "plan", "passes", "ops", "model", "kernels", "emit", "target.machine"}
+    ours |= {"engine.pipeline", "engine.schedule", "api.saved.saving", "runtime.linker"}
     unwanted = {"onnx", *(f"jitonnx.{name}" for name in ours), "jitonnx.proto.onnx_pb2"}
     if IS_LINKED_AHEAD:
         unwanted |= {"llvmlite", "llvmlite.binding"}

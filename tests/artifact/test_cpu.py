@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from jitonnx import target
-from jitonnx.cores import HALF_WIDTH
-from jitonnx.runtime import cpu
-from jitonnx.runtime.cpu import CpuNeeded, available, this_machine
-from jitonnx.target import Target, host, named
+from jitonnx.target import cpu, machine
+from jitonnx.target.cores import HALF_WIDTH
+from jitonnx.target.cpu import CpuNeeded, available, this_machine
+from jitonnx.target.machine import Target, host, named
 from tests.targets import on_x86_64
 
 ROOT = Path(__file__).parents[2]
@@ -55,10 +54,10 @@ def test_tiles_are_needed_where_code_uses_them(monkeypatch: pytest.MonkeyPatch) 
 
 def test_cpus_of_another_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
     """LLVM would end the process."""
-    monkeypatch.setattr(target, "this_machine", lambda: ("aarch64", "linux"))
+    monkeypatch.setattr(machine, "this_machine", lambda: ("aarch64", "linux"))
     with pytest.raises(ValueError, match="'haswell' is one of x86-64, and this machine is aarch64; code is made for"):
-        target.named.__wrapped__("haswell")
-    assert target.named("host") is host()
+        machine.named.__wrapped__("haswell")
+    assert machine.named("host") is host()
 
 
 def test_unknown_features_are_missing() -> None:
@@ -68,7 +67,7 @@ def test_unknown_features_are_missing() -> None:
 
 _STARTS = """
 import sys
-from jitonnx.runtime.cpu import available
+from jitonnx.target.cpu import available
 print(*available(["avx2", *sys.argv[1:]]))
 print(*sys.modules)
 """

@@ -7,13 +7,13 @@ import sys
 import numpy as np
 import pytest
 
-from jitonnx.runtime.cache import KernelCache
 from jitonnx.runtime.driver import PARTS, driver_code
 from jitonnx.runtime.executable import Executable
 from jitonnx.runtime.linker import UnlinkableError, link
 from jitonnx.runtime.loader import LoadError
 from jitonnx.runtime.mapping import Linked, MappedCode
 from jitonnx.runtime.program import Program, Slot, Step, Steps, Tensors
+from jitonnx.support.kernel_cache import KernelCache
 from tests.runtime.kernels import SYMBOLS as KERNELS
 from tests.runtime.kernels import common, compile_module, floats, object_code
 

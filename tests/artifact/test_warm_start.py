@@ -11,8 +11,8 @@ import pytest
 
 import jitonnx
 from jitonnx.runtime.artifact import ArtifactError, open_artifact
-from jitonnx.runtime.cache import KernelCache
-from jitonnx.runtime.cpu import described, description_key
+from jitonnx.support.kernel_cache import KernelCache
+from jitonnx.target.cpu import described, description_key
 from tests.artifact.models import images, small_cnn
 
 ROOT = Path(__file__).parents[2]

@@ -18,13 +18,13 @@ import jitonnx.kernels.spec
 import jitonnx.passes.pipeline
 import jitonnx.plan.make
 import jitonnx.proto.messages
+from jitonnx.api.saved import model_cache
+from jitonnx.api.saved.engine import SavedEngine
+from jitonnx.api.session import InferenceSession
 from jitonnx.errors import Fail, InvalidArgument
-from jitonnx.explain import as_text, explain
 from jitonnx.runtime.artifact import open_artifact
-from jitonnx.runtime.cache import KernelCache
-from jitonnx.saved import model_cache
-from jitonnx.saved.engine import SavedEngine
-from jitonnx.session import InferenceSession
+from jitonnx.support.kernel_cache import KernelCache
+from jitonnx.tools.explain import as_text, explain
 from tests.artifact.models import elementwise, images, pairs, small_cnn
 from tests.session.models import model as model_of
 from tests.session.models import node, tensor
@@ -357,7 +357,7 @@ def test_every_source_of_ours_is_told_apart() -> None:
     """A model that other sources of jitonnx compiled is not opened: each of its packages counts."""
     stamped = {path for path, _, _ in model_cache._stamps()}
     modules = [
-        jitonnx.session,
+        jitonnx.api.session,
         jitonnx.plan.make,
         jitonnx.passes.pipeline,
         jitonnx.kernels.spec,

@@ -26,6 +26,6 @@ def test_runs_beside_a_compile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_columns_stand_apart_however_wide_they_are() -> None:
-    seen = background.Seen(3.5, 23.1, 2e-5, [7e-4], [6e-6])
+    seen = background.ObservedLoop(3.5, 23.1, 2e-5, [7e-4], [6e-6])
     other = background.SeenBeside(0.1, [3e-7], [3e-7, 0.3], 6.0)
     assert len(background.line("relu_add", seen, other).split()) == 1 + len(background.COLUMNS)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bench import machine
-from jitonnx.runtime.cpu import available
+from jitonnx.target.cpu import available
 from tests.targets import ON_X86_64
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from jitonnx.codegen import compiler
-from jitonnx.codegen.code import Code
+from jitonnx.codegen.code import KernelCode
 from jitonnx.kernels.gemm.spec import GemmSpec
-from jitonnx.runtime.cache import KernelCache
-from jitonnx.target import host
+from jitonnx.support.kernel_cache import KernelCache
+from jitonnx.target.machine import host
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_processes(
     monkeypatch.setattr(compiler, "allowed_cpus", lambda: cpus)
     monkeypatch.setattr(compiler._Compilation, "_drive_worker", lambda self: started.append(threading.get_ident()))
     monkeypatch.setattr(compiler._Compilation, "_compile_here", lambda self: None)
-    codes = [Code(GemmSpec((number,), (16,)), None, None) for number in range(kernels)]
+    codes = [KernelCode(GemmSpec((number,), (16,)), None, None) for number in range(kernels)]
     stop = threading.Event() if behind else None
     with pytest.raises(compiler.StoppedError):
         compiler.compile_kernels(codes, host(), KernelCache(tmp_path), threads, stop=stop)

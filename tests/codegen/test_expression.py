@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jitonnx.computation import expr as e
+from jitonnx.ir.computation import expressions as e
 from jitonnx.ir.dtypes import DType
 
 

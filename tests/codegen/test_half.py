@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from jitonnx.codegen.region import region_kernel
-from jitonnx.computation import expr as e
+from jitonnx.emit.module import emit_module
+from jitonnx.ir.computation import expressions as e
 from jitonnx.ir.dtypes import DType
-from jitonnx.kernels.language.module import emit_module
 from jitonnx.plan.region import region_call
-from jitonnx.target import Target, host
+from jitonnx.target.machine import Target, host
 from tests.codegen.test_region import _tensor, check, run_region
 from tests.kernels.harness import assembly
 from tests.targets import named

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jitonnx.codegen.region import region_kernel
-from jitonnx.computation import expr as e
+from jitonnx.ir.computation import expressions as e
 from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.plan.region import RegionSpec, region_call
-from jitonnx.plan.tensor import Buffer, Tensor
-from jitonnx.target import Target, host
+from jitonnx.plan.tensor import Buffer, StridedTensor
+from jitonnx.target.machine import Target, host
 from tests.kernels.harness import Compiled, assembly
 from tests.targets import named
 
@@ -38,15 +38,15 @@ def run_region(
     assert isinstance(call.spec, RegionSpec)
     key = call.spec, target
     if key not in _compiled:
-        _compiled[key] = Compiled(region_kernel(call.spec, target.lanes(4)), target, call.spec.settled)
+        _compiled[key] = Compiled(region_kernel(call.spec, target.lanes(4)), target, call.spec.prescheduled)
     sizes = call.spec.complete(call.sizes)
     _compiled[key]([*inputs, *outputs], sizes, call.spec.tasks(sizes), pieces=3)
     return call.spec
 
 
-def _tensor(array: np.ndarray) -> Tensor:
+def _tensor(array: np.ndarray) -> StridedTensor:
     strides = tuple(stride // array.itemsize for stride in array.strides)
-    return Tensor(Buffer("test", "arena", array.size, of_numpy(array.dtype)), 0, array.shape, strides)
+    return StridedTensor(Buffer("test", "arena", array.size, of_numpy(array.dtype)), 0, array.shape, strides)
 
 
 def check(expr: e.Expr, *inputs: np.ndarray, target: Target | None = None, tolerance: float = 1e-6) -> None:
@@ -74,7 +74,7 @@ def test_functions_that_are_used_often_are_called(dtype: DType, target: Target) 
         output = np.zeros_like(x)
         spec = run_region([whole], [x], [output], target)
         np.testing.assert_array_equal(output, value)
-        text = assembly(region_kernel(spec, target.lanes(4)), target, spec.settled)
+        text = assembly(region_kernel(spec, target.lanes(4)), target, spec.prescheduled)
         assert len(set(re.findall(r"call\S*\s+.*(tanh|exp)\.", text))) == functions
 
 

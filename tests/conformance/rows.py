@@ -45,7 +45,8 @@ ROWS: dict[str, dict[str, Row]] = {
     "IR: models": {
         "metadata": Row(
             "A model says who made it, which version it is, and more, for people and tools.",
-            "`jitonnx info MODEL` and `jitonnx.info.describe` tell all of it, `get_modelmeta` what onnxruntime tells.",
+            "`jitonnx info MODEL` and `jitonnx.tools.info.describe` tell all of it, `get_modelmeta` what onnxruntime "
+            "tells.",
         ),
         "metadata-keys": Row("Keys of metadata properties are distinct.", FORM),
         "model-domain": Row("A model names its domain.", WARNED),

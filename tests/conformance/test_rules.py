@@ -12,9 +12,9 @@ import pytest
 from onnx import AttributeProto, ModelProto, TensorProto, helper, numpy_helper
 
 import jitonnx
-from jitonnx.checker import Finding, check_model
 from jitonnx.errors import Error
-from tests.checker.broken import SOUND, called, looped, nested, node, plain, sparse, typed
+from jitonnx.model.checker import Finding, check_model
+from tests.model.checker.broken import SOUND, called, looped, nested, node, plain, sparse, typed
 from tests.model.models import model_of, tensor_input
 
 X = np.array([[1, -2, 3], [-4, 5, -6]], np.float32)

@@ -903,15 +903,15 @@ def loop(g: Growing) -> None:
     after = _next_state(inner, current)
     others = [v for v in inner.made() if v is not after]
     scanned = [inner.add("Identity", inner.choose(others))] if others and g.chance(0.6) else []
-    goes_on = Value(g.name("on"), [np.array(True)] * g.sets, True)
-    inner.nodes.append(helper.make_node("Identity", [going], [goes_on.name]))
+    condition_out = Value(g.name("on"), [np.array(True)] * g.sets, True)
+    inner.nodes.append(helper.make_node("Identity", [going], [condition_out.name]))
     inputs = [
         helper.make_tensor_value_info(count.name, onnx_type("int64"), []),
         helper.make_tensor_value_info(going, onnx_type("bool"), []),
         helper.make_tensor_value_info(current.name, onnx_type(current.type), None),
     ]
     trips = g.fed([np.array(g.number(1 if scanned else 0, 4), np.int64) for _ in range(g.sets)], [])
-    body = _graph(inner, inputs, [goes_on, after, *scanned])
+    body = _graph(inner, inputs, [condition_out, after, *scanned])
     g.add_all("Loop", trips, g.constant(np.array(True)), state, outputs=1 + len(scanned), exact=False, body=body)
 
 

@@ -62,10 +62,10 @@ def test_a_seed_draws_one_model() -> None:
 
 def test_what_is_wrong_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a fault in an operator: its node is all that is left."""
-    from jitonnx.computation import expr
+    from jitonnx.ir.computation import expressions
     from jitonnx.ops.onnx.activation import Softsign
 
-    monkeypatch.setattr(Softsign, "scalar", lambda self, x: x / (expr.absolute(x) + 2))
+    monkeypatch.setattr(Softsign, "scalar", lambda self, x: x / (expressions.absolute(x) + 2))
     for seed in range(200):
         growing = GROWN["fusion"](seed)
         if any(node.op_type == "Softsign" for node in growing.nodes):

@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from jitonnx import InferenceSession, errors
-from jitonnx.interpreter import evaluate
+from jitonnx.engine.interpreter import evaluate
 from jitonnx.model import load
 
 RANDOM = np.random.default_rng(0)

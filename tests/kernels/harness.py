@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 import llvmlite.binding as llvm
 import numpy as np
 
-from jitonnx.codegen.emit import emit_assembly, emit_object
-from jitonnx.kernels.language import types
-from jitonnx.kernels.language.code import Code, Kernel
-from jitonnx.kernels.language.module import emit_module
-from jitonnx.kernels.language.trace import Traced
-from jitonnx.target import Target, host
+from jitonnx.codegen.optimization import emit_assembly, emit_object
+from jitonnx.emit import types
+from jitonnx.emit.builder import Kernel, KernelBuilder
+from jitonnx.emit.module import emit_module
+from jitonnx.emit.ssa import SSAValue
+from jitonnx.target.machine import Target, host
 from tests.targets import skip_unless_run_here
 
 _PROTOTYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
@@ -25,17 +25,17 @@ _numbers = itertools.count()
 class Compiled:
     """A kernel ready to call: `compiled(buffers, sizes, tasks, scratch_bytes)` runs range(tasks), split in `pieces`.
 
-    settled: see `KernelSpec.settled`. Skips the test where code for the target cannot be run.
+    prescheduled: see `KernelSpec.prescheduled`. Skips the test where code for the target cannot be run.
     """
 
-    def __init__(self, kernel: Kernel, target: Target | None = None, settled: bool = False) -> None:
+    def __init__(self, kernel: Kernel, target: Target | None = None, prescheduled: bool = False) -> None:
         target = target or host()
         skip_unless_run_here(target)
         symbol = f"kernel_under_test_{next(_numbers)}"
         self._engine = llvm.create_mcjit_compiler(
             llvm.parse_assembly(""), llvm.Target.from_default_triple().create_target_machine()
         )
-        code = emit_object(emit_module(kernel, symbol, target, settled), target, settled)
+        code = emit_object(emit_module(kernel, symbol, target, prescheduled), target, prescheduled)
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         self._engine.finalize_object()
         self._call = _PROTOTYPE(self._engine.get_function_address(symbol))
@@ -84,18 +84,21 @@ class Compiled:
             worker.join()
 
 
-def assembly(kernel: Kernel, target: Target | None = None, settled: bool = False) -> str:
-    """The assembly text of a kernel, for a target of any architecture. settled: see `KernelSpec.settled`."""
+def assembly(kernel: Kernel, target: Target | None = None, prescheduled: bool = False) -> str:
+    """The assembly text of a kernel, for a target of any architecture. prescheduled: see `KernelSpec.prescheduled`."""
     target = target or host()
-    return emit_assembly(emit_module(kernel, "kernel_in_assembly", target, settled), target, settled)
+    return emit_assembly(emit_module(kernel, "kernel_in_assembly", target, prescheduled), target, prescheduled)
 
 
 def lane_by_lane(
-    functions: Sequence[Callable[..., Traced]], inputs: Sequence[types.Type], outputs: Sequence[types.Type], lanes: int
+    functions: Sequence[Callable[..., SSAValue]],
+    inputs: Sequence[types.ElementType],
+    outputs: Sequence[types.ElementType],
+    lanes: int,
 ) -> Kernel:
     """The kernel of outputs[i] = functions[i](*inputs) on sizes[0] elements, `lanes` (1: scalars) at a time."""
 
-    def kernel(code: Code, begin: Traced, end: Traced) -> None:
+    def kernel(code: KernelBuilder, begin: SSAValue, end: SSAValue) -> None:
         pointers = [code.buffer(number, element) for number, element in enumerate((*inputs, *outputs))]
         with code.loop(code.size(0), step=lanes) as i:
             values = [pointer.load(i, lanes if lanes > 1 else None) for pointer in pointers[: len(inputs)]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jitonnx.kernels.arguments import by_name
+from jitonnx.emit.arguments import by_name
 from jitonnx.kernels.parts.layouts import WindowProduct
 from jitonnx.kernels.pooling.spec import PoolSizes
 

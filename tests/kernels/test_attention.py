@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from jitonnx.kernels.arguments import by_name
+from jitonnx.emit import types
+from jitonnx.emit.arguments import by_name
 from jitonnx.kernels.attention.kernel import build
 from jitonnx.kernels.attention.spec import AttentionSizes, AttentionSpec, choose
-from jitonnx.kernels.language import types
 from jitonnx.kernels.normalization.spec import float_bits
 from jitonnx.kernels.parts.bfloat16 import rounded
-from jitonnx.target import Target, host
+from jitonnx.target.machine import Target, host
 from tests.kernels.harness import Compiled
 from tests.targets import named, needs_bfloat16_tiles
 
@@ -366,8 +366,8 @@ def test_nan_and_infinity_come_through() -> None:
 def test_epilogue() -> None:
     lanes = host().lanes(4)
 
-    def add_residual(code, x, batch, row, column, live):
-        return x + code.buffer(5, types.float32).load((batch * 20 + row) * 24 + column, lanes, live)
+    def add_residual(code, x, batch, row, column, active):
+        return x + code.buffer(5, types.float32).load((batch * 20 + row) * 24 + column, lanes, active)
 
     p = make(1, 2, 20, 37, 24)
     residual = np.random.default_rng(0).standard_normal((2, 20, 24)).astype(np.float32)

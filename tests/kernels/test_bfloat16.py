@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from bench.inner_loops import innermost_loops
+from jitonnx.emit.builder import KernelBuilder
+from jitonnx.emit.half import narrow_bfloat16
+from jitonnx.emit.ssa import SSAValue
 from jitonnx.kernels.bfloat16.kernel import build
 from jitonnx.kernels.bfloat16.matrices import HEIGHTS
-from jitonnx.kernels.bfloat16.spec import STRIP, BfloatSpec, choose
-from jitonnx.kernels.language.code import Code
-from jitonnx.kernels.language.half import narrow_bfloat16
-from jitonnx.kernels.language.trace import Traced
+from jitonnx.kernels.bfloat16.spec import STRIP, Bfloat16Spec, choose
+from jitonnx.kernels.parts.amx_products import chosen
 from jitonnx.kernels.parts.bfloat16 import rounded
 from jitonnx.kernels.parts.layouts import WindowProduct
-from jitonnx.kernels.parts.tiled_products import chosen
-from jitonnx.target import host
+from jitonnx.target.machine import host
 from tests.kernels.harness import Compiled, assembly
 from tests.kernels.layouts import row_product, window_product
 from tests.kernels.windows import convolved
@@ -31,14 +31,16 @@ def widened(bits: np.ndarray) -> np.ndarray:
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
-def as_half(code: Code, x: Traced, batch: Traced, row: Traced, column: Traced, live: Traced) -> Traced:
+def as_half(
+    code: KernelBuilder, x: SSAValue, batch: SSAValue, row: SSAValue, column: SSAValue, active: SSAValue
+) -> SSAValue:
     return narrow_bfloat16(x * 0.5)
 
 
 @functools.cache
-def compiled(spec: BfloatSpec) -> Compiled:
+def compiled(spec: Bfloat16Spec) -> Compiled:
     stage = as_half if spec.result == "bfloat16" else None
-    return Compiled(build(spec, host().lanes(4), stage), host(), settled=spec.settled)
+    return Compiled(build(spec, host().lanes(4), stage), host(), prescheduled=spec.prescheduled)
 
 
 def aligned(array: np.ndarray) -> np.ndarray:
@@ -49,7 +51,7 @@ def aligned(array: np.ndarray) -> np.ndarray:
     return view
 
 
-def run(spec: BfloatSpec, x: np.ndarray, w: np.ndarray, given: WindowProduct, pieces: int = 1) -> np.ndarray:
+def run(spec: Bfloat16Spec, x: np.ndarray, w: np.ndarray, given: WindowProduct, pieces: int = 1) -> np.ndarray:
     """y [rows, outputs] as float32. x: bits of bfloat16; w [outputs, taps, channels] float32."""
     rows, outputs = given.images * given.out_height * given.out_width, given.out_channels
     half = spec.result == "bfloat16"
@@ -61,7 +63,7 @@ def run(spec: BfloatSpec, x: np.ndarray, w: np.ndarray, given: WindowProduct, pi
     return widened(y[:, :outputs]) * 2 if half else y[:, :outputs]
 
 
-def close(y: np.ndarray, exact: np.ndarray, spec: BfloatSpec) -> None:
+def close(y: np.ndarray, exact: np.ndarray, spec: Bfloat16Spec) -> None:
     """Sums of exact products: apart by the rounding of sums alone."""
     scale = np.abs(exact).max(initial=1e-30)
     error = 2.0**-8 if spec.result == "bfloat16" else 2e-6
@@ -157,12 +159,12 @@ CONVOLUTIONS = [
 
 @needs_bfloat16_products
 @pytest.mark.parametrize("x_type", ["float32", "bfloat16"])
-@pytest.mark.parametrize("way", ["gathered", "unfolded", "padded", "padded, high"])
+@pytest.mark.parametrize("way", ["gathered", "im2col", "padded", "padded, high"])
 @pytest.mark.parametrize("gap", [0, 5])
 def test_convolutions(x_type: str, way: str, gap: int) -> None:
     way, _, blocks = way.partition(", ")
     for images, height, width, channels, outputs, kernel, strides, dilations, pads, out in CONVOLUTIONS:
-        if (way == "padded" and strides != (1, 1)) or (way == "unfolded" and dilations[1] != 1):
+        if (way == "padded" and strides != (1, 1)) or (way == "im2col" and dilations[1] != 1):
             continue
         random = np.random.default_rng(channels)
         x = rounded(random.integers(-4, 5, (images, height, width, channels + gap)).astype(np.float32))
@@ -199,7 +201,7 @@ def test_images_in_planes(x_type: str, channels: int) -> None:
         random = np.random.default_rng(channels)
         x = rounded(random.integers(-4, 5, (images, channels, height, width + gap)).astype(np.float32))
         w = random.integers(-4, 5, (40, kernel[0] * kernel[1], channels)).astype(np.float32)
-        spec = choose(PRODUCTS, "unfolded", 40, (*kernel, channels), out[0] * out[1] * images, x_type, "float32")
+        spec = choose(PRODUCTS, "im2col", 40, (*kernel, channels), out[0] * out[1] * images, x_type, "float32")
         spec = replace(spec, planes=channels)
         row = width + gap
         given = window_product(
@@ -235,11 +237,11 @@ def test_what_cpus_have() -> None:
     assert without.bfloat16_products == ""
 
 
-@pytest.mark.parametrize("way", ["in place", "copied", "gathered", "unfolded", "padded"])
+@pytest.mark.parametrize("way", ["in place", "copied", "gathered", "im2col", "padded"])
 def test_sums_of_matrices_stay_in_registers(way: str) -> None:
     target = named("neoverse-v1")
     spec = choose(target.bfloat16_products, way, 64, (256,), None, "bfloat16", "float32")
-    text = assembly(build(spec, target.lanes(4)), target, spec.settled)
+    text = assembly(build(spec, target.lanes(4)), target, spec.prescheduled)
     loops = innermost_loops(text, r"\tbfmmla\tv", target)
     each = [rows // 2 * (STRIP // 2) * 2 for rows in HEIGHTS]  # two rows, two columns and four of eight elements
     assert {loop.multiply_adds for loop in loops} == set(each)
@@ -249,4 +251,4 @@ def test_sums_of_matrices_stay_in_registers(way: str) -> None:
 def test_rounding_takes_an_instruction_for_a_vector() -> None:
     target = named("neoverse-v1")
     spec = choose(target.bfloat16_products, "copied", 64, (256,), None, "float32", "float32")
-    assert "bfcvtn2" in assembly(build(spec, target.lanes(4)), target, spec.settled)
+    assert "bfcvtn2" in assembly(build(spec, target.lanes(4)), target, spec.prescheduled)

@@ -11,23 +11,19 @@ import pytest
 
 from jitonnx.kernels.bfloat16.spec import choose
 from jitonnx.kernels.bfloat16_matrices.kernel import build
-from jitonnx.kernels.bfloat16_matrices.spec import (
-    MatricesSpec,
-    PackingSpec,
-    choose_matrices,
-)
+from jitonnx.kernels.bfloat16_matrices.spec import Bfloat16MatricesSpec, Bfloat16PackingSpec, choose_matrices
+from jitonnx.kernels.parts.amx_matrices import MatricesGiven, PackingSizes
 from jitonnx.kernels.parts.bfloat16 import rounded
-from jitonnx.kernels.parts.tiled_matrices import MatricesGiven, PackingSizes
-from jitonnx.target import host
+from jitonnx.target.machine import host
 from tests.kernels.harness import Compiled
 from tests.kernels.test_bfloat16 import aligned, as_half
 from tests.targets import needs_bfloat16_tiles
 
 
 @functools.cache
-def compiled(spec: MatricesSpec | PackingSpec) -> Compiled:
-    stage = as_half if isinstance(spec, MatricesSpec) and spec.result == "bfloat16" else None
-    return Compiled(build(spec, host().lanes(4), stage), host(), settled=spec.settled)
+def compiled(spec: Bfloat16MatricesSpec | Bfloat16PackingSpec) -> Compiled:
+    stage = as_half if isinstance(spec, Bfloat16MatricesSpec) and spec.result == "bfloat16" else None
+    return Compiled(build(spec, host().lanes(4), stage), host(), prescheduled=spec.prescheduled)
 
 
 def given(x: np.ndarray, kind: str) -> np.ndarray:
@@ -46,7 +42,7 @@ def packing(b: np.ndarray, width: int, kind: str, by_column: bool, gap: int, pie
     lies = b.swapaxes(-1, -2) if by_column else b
     memory = np.full((*lies.shape[:-1], lies.shape[-1] + gap), 99, np.float32)
     memory[..., : lies.shape[-1]] = lies
-    spec = PackingSpec(width, kind, by_column)
+    spec = Bfloat16PackingSpec(width, kind, by_column)
     matrix = memory.shape[-2] * memory.shape[-1]
     sizes = PackingSizes(
         outer=outer, inner=inner, k=k, n=n, x_outer=inner * matrix, x_inner=matrix, x_step=memory.shape[-1]
@@ -81,8 +77,8 @@ def test_packing_is_that_of_constant_weights(kind: str, by_column: bool) -> None
             for tile in range(tiles):
                 panel, within = divmod(tile, width // 16)
                 ours_there, theirs_there = (part[panel, :, within] for part in parts)
-                live = min(n - tile * 16, 16)
-                columns = [there.reshape(steps, 16, 16, 4)[:, :, :live] for there in (ours_there, theirs_there)]
+                active = min(n - tile * 16, 16)
+                columns = [there.reshape(steps, 16, 16, 4)[:, :, :active] for there in (ours_there, theirs_there)]
                 np.testing.assert_array_equal(*columns)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from jitonnx.kernels.compaction.kernel import build
 from jitonnx.kernels.compaction.spec import CompressSpec, NonZeroSizes, NonZeroSpec
-from jitonnx.target import host
+from jitonnx.target.machine import host
 from tests.kernels.guarded import guarded
 from tests.kernels.harness import Compiled
 from tests.targets import named

@@ -14,7 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.inner_loops import multiplying_loops
-from jitonnx.kernels.arguments import by_name
+from jitonnx.emit import types
+from jitonnx.emit.arguments import by_name
+from jitonnx.emit.ssa import at_least
 from jitonnx.kernels.convolution.choose import choose_convolution, choose_transposed
 from jitonnx.kernels.convolution.kernel import build
 from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK, Problem
@@ -27,11 +29,9 @@ from jitonnx.kernels.convolution.spec import (
     WinogradSpec,
 )
 from jitonnx.kernels.convolution.taps import live_taps
-from jitonnx.kernels.language import types
-from jitonnx.kernels.language.trace import at_least
-from jitonnx.kernels.parts.tile import steps_of_round
+from jitonnx.kernels.parts.microkernel import steps_of_round
 from jitonnx.kernels.spec import KernelSpec
-from jitonnx.target import Target, host
+from jitonnx.target.machine import Target, host
 from tests.kernels.harness import Compiled, assembly
 from tests.kernels.layouts import pixels
 from tests.targets import named
@@ -105,10 +105,10 @@ def _taken(case: Case, axis: int, tap: int) -> tuple[np.ndarray, np.ndarray]:
 def bias_residual_relu(lanes: int, first_size: int) -> Any:
     """relu(x + bias[column] + residual[batch, row, column]): shows whether an epilogue is told the right place."""
 
-    def epilogue(code, x, batch, row, column, live):
+    def epilogue(code, x, batch, row, column, active):
         bias, residual = code.buffer(3, types.float32), code.buffer(4, types.float32)
         where = batch * code.size(first_size) + row * code.size(first_size + 1) + column
-        total = x + bias.load(column, lanes, live) + residual.load(where, lanes, live)
+        total = x + bias.load(column, lanes, active) + residual.load(where, lanes, active)
         return at_least(total, 0.0)
 
     return epilogue
@@ -119,7 +119,7 @@ def compiled(spec: KernelSpec, target_name: str, with_epilogue: bool) -> Compile
     target = named(target_name)
     lanes = target.lanes(4)
     epilogue = bias_residual_relu(lanes, spec.size_count) if with_epilogue else None
-    return Compiled(build(spec, lanes, epilogue), target, spec.settled)
+    return Compiled(build(spec, lanes, epilogue), target, spec.prescheduled)
 
 
 def choose(case: Case, target: Target, channels_last: bool = True, known_size: bool = True) -> KernelSpec:
@@ -463,7 +463,9 @@ def test_winograd_in_groups(case: Case, l2_bytes: int, target: str) -> None:
 def test_winograd_with_products_of_many_tiles(case: Case) -> None:
     outputs = [tile if taps > 1 else 1 for tile, taps in zip((4, 2), case.kernel, strict=True)]
     check(
-        case, WinogradSpec(host().lanes(4), (outputs[0], outputs[1]), case.kernel, rows=14, vectors=2, near=24), "host"
+        case,
+        WinogradSpec(host().lanes(4), (outputs[0], outputs[1]), case.kernel, rows=14, vectors=2, prefetch_distance=24),
+        "host",
     )
 
 
@@ -658,7 +660,11 @@ def test_inputs_of_blocks_are_listed_on_any_problem(case: Case, channels: int, t
     rows, pixels, vectors = tile
     case = replace(case, channels=channels * case.groups)
     if rows == 1 or case.out_size[1] == pixels:
-        check(case, DirectSpec(named(NARROW).lanes(4), pixels, vectors, rows, near=24, paced=True), NARROW)
+        check(
+            case,
+            DirectSpec(named(NARROW).lanes(4), pixels, vectors, rows, prefetch_distance=24, paced_prefetch=True),
+            NARROW,
+        )
 
 
 @settings(max_examples=30)
@@ -668,7 +674,7 @@ def test_inputs_of_transposed_blocks_are_listed_on_any_problem(
 ) -> None:
     case = replace(case, transposed=True, strides=(3, 2), out_extra=extra, channels=channels * case.groups)
     if min(case.out_size) > 0:
-        check(case, TransposedSpec(named(NARROW).lanes(4), 5, 2, near=24, strides=(3, 2)), NARROW)
+        check(case, TransposedSpec(named(NARROW).lanes(4), 5, 2, prefetch_distance=24, strides=(3, 2)), NARROW)
 
 
 def test_inputs_of_blocks_are_listed_where_all_of_them_are_copied() -> None:
@@ -721,22 +727,27 @@ def test_tiles_cut_at_padding_on_any_problem(case: Case, tile: tuple[int, int, i
 def test_tiles_of_small_images_ask_for_the_next_weights() -> None:
     """7x7 pixels are four tiles of 2 x 7, which take a quarter each; 28x28 are too many."""
 
-    def ahead(size: int, target: str, paced: bool = False) -> int:
+    def ahead(size: int, target: str, paced_prefetch: bool = False) -> int:
         case = Case((size, size), 512, 512)
-        spec = DirectSpec(named(target).lanes(4), 7, 2, tile_rows=2, paced=paced)
+        spec = DirectSpec(named(target).lanes(4), 7, 2, tile_rows=2, paced_prefetch=paced_prefetch)
         sizes = spec.complete(_sizes(case, spec, (512 * size**2, 512 * size, 512, 1), (512 * size**2, 512 * size, 512)))
         return sizes.ahead
 
     assert ahead(7, "x86-64-v4") == 8
     assert ahead(28, "x86-64-v4") == ahead(7, "haswell") == 0
-    assert ahead(7, "haswell", paced=True) == 4
+    assert ahead(7, "haswell", paced_prefetch=True) == 4
 
-    def paced(size: int, target: str) -> bool:
+    def paced_prefetch(size: int, target: str) -> bool:
         spec = choose_convolution((3, 3), (2, 2), (1, 1), 1, 256, 512, (size, size), named(target))
         assert isinstance(spec, DirectSpec)
-        return spec.paced
+        return spec.paced_prefetch
 
-    assert paced(7, "haswell") and not paced(28, "haswell") and not paced(7, "x86-64-v4") and not paced(7, "znver3")
+    assert (
+        paced_prefetch(7, "haswell")
+        and not paced_prefetch(28, "haswell")
+        and not paced_prefetch(7, "x86-64-v4")
+        and not paced_prefetch(7, "znver3")
+    )
 
 
 def test_rows_end_with_narrower_tiles_where_those_save_sums() -> None:
@@ -835,7 +846,7 @@ def test_sums_stay_in_registers(cpu: str) -> None:
     target = named(cpu)
     spec = choose(Case((14, 14), 256, 256), target)
     assert isinstance(spec, DirectSpec)
-    loops = multiplying_loops(assembly(build(spec, target.lanes(4)), target, spec.settled), target)
+    loops = multiplying_loops(assembly(build(spec, target.lanes(4)), target, spec.prescheduled), target)
     sums = spec.pixels * spec.vectors
     assert max(loop.multiply_adds for loop in loops) == sums * steps_of_round(target.architecture, sums)
     for loop in loops:

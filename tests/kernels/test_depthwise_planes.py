@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jitonnx.kernels.arguments import by_name
+from jitonnx.emit import types
+from jitonnx.emit.arguments import by_name
+from jitonnx.emit.ssa import at_least
 from jitonnx.kernels.convolution.choose import choose_depthwise_planes
 from jitonnx.kernels.convolution.kernel import build
 from jitonnx.kernels.convolution.spec import DepthwisePlanesGiven, DepthwisePlanesSpec
-from jitonnx.kernels.language import types
-from jitonnx.kernels.language.trace import at_least
 from tests.kernels.harness import Compiled
 from tests.kernels.layouts import planes_to_planes
 from tests.kernels.test_convolution import TARGETS, Case, reference
@@ -50,10 +50,10 @@ CASES = [replace(case, groups=case.channels) for case in CASES]
 def bias_residual_relu(lanes: int, first_size: int) -> Any:
     """relu(x + bias[row] + residual[batch, row, column]): shows whether an epilogue is told the right place."""
 
-    def epilogue(code, x, batch, row, column, live):
+    def epilogue(code, x, batch, row, column, active):
         bias, residual = code.buffer(3, types.float32), code.buffer(4, types.float32)
         where = batch * code.size(first_size) + row * code.size(first_size + 1) + column
-        return at_least(x + bias.load(row).spread(lanes) + residual.load(where, lanes, live), 0.0)
+        return at_least(x + bias.load(row).splat(lanes) + residual.load(where, lanes, active), 0.0)
 
     return epilogue
 
@@ -63,7 +63,7 @@ def compiled(spec: DepthwisePlanesSpec, target_name: str, with_epilogue: bool) -
     target = named(target_name)
     lanes = target.lanes(4)
     epilogue = bias_residual_relu(lanes, spec.size_count) if with_epilogue else None
-    return Compiled(build(spec, lanes, epilogue), target, spec.settled)
+    return Compiled(build(spec, lanes, epilogue), target, spec.prescheduled)
 
 
 def in_planes(x: np.ndarray, gap: int, fill: float) -> tuple[np.ndarray, np.ndarray, tuple[int, int, int]]:

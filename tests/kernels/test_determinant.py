@@ -7,7 +7,7 @@ import pytest
 
 from jitonnx.kernels.determinant.kernel import build
 from jitonnx.kernels.determinant.spec import DeterminantSpec
-from jitonnx.target import host
+from jitonnx.target.machine import host
 from tests.kernels.harness import Compiled
 from tests.targets import named
 

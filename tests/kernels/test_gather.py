@@ -10,7 +10,7 @@ import pytest
 
 from jitonnx.kernels.gather.kernel import build
 from jitonnx.kernels.gather.spec import PIECES, GatherElementsSpec, GatherRowsSpec, ReverseSequenceSpec
-from jitonnx.target import host
+from jitonnx.target.machine import host
 from tests.kernels.guarded import guarded
 from tests.kernels.harness import Compiled
 from tests.targets import named

@@ -14,18 +14,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.inner_loops import multiplying_loops
+from jitonnx.emit import types
+from jitonnx.emit.builder import KernelBuilder
+from jitonnx.emit.epilogue import Epilogue
+from jitonnx.emit.mathematics.vecmath import gelu
+from jitonnx.emit.module import emit_module
+from jitonnx.emit.ssa import SSAValue, at_least
 from jitonnx.kernels.gemm.blas import BlasSpec, build_blas
 from jitonnx.kernels.gemm.choose import choose_gemm
 from jitonnx.kernels.gemm.kernel import build
 from jitonnx.kernels.gemm.spec import ELEMENTS, GemmSpec, ScaleSpec
-from jitonnx.kernels.language import types
-from jitonnx.kernels.language.code import Code
-from jitonnx.kernels.language.epilogue import Epilogue
-from jitonnx.kernels.language.module import emit_module
-from jitonnx.kernels.language.trace import Traced, at_least
-from jitonnx.kernels.mathematics.vecmath import gelu
-from jitonnx.kernels.parts.tile import steps_of_round
-from jitonnx.target import host
+from jitonnx.kernels.parts.microkernel import steps_of_round
+from jitonnx.target.machine import host
 from tests.kernels.guarded import guarded
 from tests.kernels.harness import Compiled, assembly
 from tests.targets import named
@@ -39,8 +39,8 @@ WIDEST = {"host": GemmSpec((6, 4, 1), (64, 32, 16)), "haswell": GemmSpec((4, 2, 
 def bias_relu(lanes: int) -> Any:
     """max(x + bias[column], 0), bias being the first buffer behind GEMM's."""
 
-    def epilogue(code, x, batch, row, column, live):
-        return at_least(x + code.buffer(3, types.float32).load(column, lanes, live), 0.0)
+    def epilogue(code, x, batch, row, column, active):
+        return at_least(x + code.buffer(3, types.float32).load(column, lanes, active), 0.0)
 
     return epilogue
 
@@ -49,8 +49,10 @@ def bias_relu(lanes: int) -> Any:
 def residual(lanes: int) -> Any:
     """x + other[batch, row, column]; the strides of `other` are the sizes behind GEMM's."""
 
-    def epilogue(code, x, batch, row, column, live):
-        return x + code.buffer(3, types.float32).load(batch * code.size(18) + row * code.size(19) + column, lanes, live)
+    def epilogue(code, x, batch, row, column, active):
+        return x + code.buffer(3, types.float32).load(
+            batch * code.size(18) + row * code.size(19) + column, lanes, active
+        )
 
     return epilogue
 
@@ -59,15 +61,15 @@ def residual(lanes: int) -> Any:
 def bias_gelu(lanes: int) -> Any:
     """GELU of x + bias[column]: a long epilogue, which is not repeated for each register."""
 
-    def epilogue(code, x, batch, row, column, live):
-        return gelu(x + code.buffer(3, types.float32).load(column, lanes, live))
+    def epilogue(code, x, batch, row, column, active):
+        return gelu(x + code.buffer(3, types.float32).load(column, lanes, active))
 
     return epilogue
 
 
 @functools.cache
 def compiled(spec: GemmSpec, cpu: str, lanes: int, epilogue: Any = None) -> Compiled:
-    return Compiled(build(spec, lanes, epilogue(lanes) if epilogue else None), named(cpu), spec.settled)
+    return Compiled(build(spec, lanes, epilogue(lanes) if epilogue else None), named(cpu), spec.prescheduled)
 
 
 def matrices(rng: np.random.Generator, *shape: int, dtype: str = "float32") -> np.ndarray:
@@ -118,8 +120,12 @@ def lanes_of(cpu: str, element: str = "float32") -> int:
 
 @pytest.mark.parametrize(
     "asking",
-    [{}, {"near": 24, "paced": True}, {"near": 24, "paced": True, "depth": 3}],
-    ids=["lines", "paced", "parts"],
+    [
+        {},
+        {"prefetch_distance": 24, "paced_prefetch": True},
+        {"prefetch_distance": 24, "paced_prefetch": True, "depth": 3},
+    ],
+    ids=["lines", "paced_prefetch", "parts"],
 )
 @pytest.mark.parametrize("cpu", CPUS)
 def test_gemm_tile_edges(cpu: str, asking: dict[str, Any]) -> None:
@@ -208,7 +214,7 @@ def test_gemm_epilogue_place(cpu: str) -> None:
 def test_gemm_long_epilogue(cpu: str) -> None:
     spec, lanes = WIDEST[cpu], lanes_of(cpu)
 
-    def has_long_epilogue(code: Code, *_: Traced) -> None:
+    def has_long_epilogue(code: KernelBuilder, *_: SSAValue) -> None:
         assert not Epilogue(code, bias_gelu(lanes), types.float32, lanes).unrolls
 
     emit_module(has_long_epilogue, "has_long_epilogue", named(cpu))
@@ -245,7 +251,7 @@ def test_gemm_strides(cpu: str, a_in_place: bool) -> None:
 
 
 @pytest.mark.parametrize("rows", [7, 16, 60, 70])
-@pytest.mark.parametrize("least", [{}, {"near_bytes": 1 << 10, "few_rows": 16, "asks_for_rows": False}])
+@pytest.mark.parametrize("least", [{}, {"near_bytes": 1 << 10, "few_rows": 16, "prefetches_rows": False}])
 def test_gemm_large_runtime_b(rows: int, least: dict[str, Any]) -> None:
     """Too large to be read in place by many rows: panels are copied."""
     lanes = lanes_of("host")
@@ -308,7 +314,7 @@ def test_gemm_parts_of_k_agree(cpu: str, widths: tuple[float, ...], epilogue: An
     """The result is the same to the last bit if k is taken in parts, several panels and blocks of rows a task."""
     lanes = lanes_of(cpu)
     whole = GemmSpec((4, 2, 1), tuple(int(width * lanes) for width in widths))
-    parts = replace(whole, depth=70, near=24, paced=True)
+    parts = replace(whole, depth=70, prefetch_distance=24, paced_prefetch=True)
     kernels = [compiled(spec, cpu, lanes, epilogue) for spec in (whole, parts)]
     rng = np.random.default_rng(8)
     for m, n, k, task_rows in [(130, 9 * lanes, 200, 32), (7, lanes + 1, 140, 8), (41, 27 * lanes + 3, 71, 44)]:
@@ -367,20 +373,23 @@ def test_choose_gemm_covers_and_fits() -> None:
 def test_gemm_asks_for_b_as_the_core_needs_it() -> None:
     intel, zen = named("sapphirerapids"), named("znver4")
     far = choose_gemm(128, 3072, 768, 1, intel)
-    assert (far.near, far.paced) == (24, True)
-    assert choose_gemm(128, 3072, 64, 1, intel).near == 0, "the panel stays in the first-level cache"
-    assert not choose_gemm(128, 16, 768, 1, intel).paced, "there is one panel"
+    assert (far.prefetch_distance, far.paced_prefetch) == (24, True)
+    assert choose_gemm(128, 3072, 64, 1, intel).prefetch_distance == 0, "the panel stays in the first-level cache"
+    assert not choose_gemm(128, 16, 768, 1, intel).paced_prefetch, "there is one panel"
     unpacked = choose_gemm(128, 3072, 768, 1, intel, packed_b=False)
-    assert not unpacked.near and unpacked.near_bytes < choose_gemm(128, 3072, 768, 1, zen, packed_b=False).near_bytes
-    assert unpacked.asks_for_rows and not choose_gemm(128, 3072, 768, 1, named("haswell")).asks_for_rows
-    assert [choose_gemm(196, 256, k, 1, named("haswell")).near for k in (128, 1000)] == [0, 24]
+    assert (
+        not unpacked.prefetch_distance
+        and unpacked.near_bytes < choose_gemm(128, 3072, 768, 1, zen, packed_b=False).near_bytes
+    )
+    assert unpacked.prefetches_rows and not choose_gemm(128, 3072, 768, 1, named("haswell")).prefetches_rows
+    assert [choose_gemm(196, 256, k, 1, named("haswell")).prefetch_distance for k in (128, 1000)] == [0, 24]
     row = choose_gemm(1, 4096, 4096, 1, intel)
-    assert (row.rows, row.widths, row.paced) == ((1,), (16,), False)
-    near = choose_gemm(1, 128, intel.l2_bytes // 4 // 128, 1, intel)
-    assert near.widths == (64,), "several sums at once where b stays in the second-level cache"
+    assert (row.rows, row.widths, row.paced_prefetch) == ((1,), (16,), False)
+    prefetch_distance = choose_gemm(1, 128, intel.l2_bytes // 4 // 128, 1, intel)
+    assert prefetch_distance.widths == (64,), "several sums at once where b stays in the second-level cache"
     for m, n in ((128, 3072), (1, 4096)):
         spec = choose_gemm(m, n, 768, 1, zen)
-        assert (spec.near, spec.paced) == (0, False)
+        assert (spec.prefetch_distance, spec.paced_prefetch) == (0, False)
 
 
 def test_gemm_takes_k_in_parts_where_rows_would_not_stay_near() -> None:
@@ -427,11 +436,13 @@ def test_gemm_makes_whole_rows_where_b_is_near(cpu: str) -> None:
 
 
 @pytest.mark.parametrize("cpu", CPUS)
-@pytest.mark.parametrize(("pieces", "paced", "depth"), [(1, False, 0), (3, False, 0), (3, True, 0), (2, True, 9)])
-def test_gemm_asking_for_what_later_kernels_read(cpu: str, pieces: int, paced: bool, depth: int) -> None:
+@pytest.mark.parametrize(
+    ("pieces", "paced_prefetch", "depth"), [(1, False, 0), (3, False, 0), (3, True, 0), (2, True, 9)]
+)
+def test_gemm_asking_for_what_later_kernels_read(cpu: str, pieces: int, paced_prefetch: bool, depth: int) -> None:
     """It computes the same, and only asks: for a buffer of one element, and beyond any, without touching them."""
     rng, lanes = np.random.default_rng(5), lanes_of(cpu)
-    spec = GemmSpec((6, 4, 1), (32, 16), paced=paced, depth=depth)
+    spec = GemmSpec((6, 4, 1), (32, 16), paced_prefetch=paced_prefetch, depth=depth)
     asking = replace(spec, later=(4, 18, 3, 20))
     plain, kernel = compiled(spec, cpu, lanes, bias_relu), compiled(asking, cpu, lanes, bias_relu)
     for m, n, k in [(1, 1, 1), (6, 32, 3), (97, 83, 40), (500, 33, 17)]:
@@ -478,7 +489,7 @@ def test_gemm_tiles_stay_in_registers(cpu: str, shape: tuple[int | None, int]) -
     """The loops over k hold multiply-adds of full vectors, on x86 those of two steps, and nothing from the stack."""
     target = named(cpu)
     spec = choose_gemm(*shape, 256, 1, target)
-    loops = multiplying_loops(assembly(build(spec, target.lanes(4)), target, spec.settled), target)
+    loops = multiplying_loops(assembly(build(spec, target.lanes(4)), target, spec.prescheduled), target)
     vectors, part = divmod(spec.widths[0], target.lanes(4))
     sums = spec.rows[0] * vectors
     assert max(loop.multiply_adds for loop in loops) == sums * steps_of_round(target.architecture, sums, not part)

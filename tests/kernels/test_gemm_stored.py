@@ -8,13 +8,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from jitonnx.computation.lowering import lower
+from jitonnx.ir.computation.lowering import lower
 from jitonnx.kernels.gemm.choose import stored_type
 from jitonnx.kernels.gemm.kernel import build
 from jitonnx.kernels.gemm.spec import WIDENED_ROWS, GemmSpec
 from jitonnx.model import load
 from jitonnx.plan.make import make_plan
-from jitonnx.target import Target, host
+from jitonnx.target.machine import Target, host
 from tests.kernels.harness import Compiled
 from tests.kernels.test_gemm import product
 from tests.session.half_models import Builder

@@ -12,20 +12,20 @@ import numpy as np
 import pytest
 
 from bench.inner_loops import innermost_loops
+from jitonnx.emit import types
+from jitonnx.emit.builder import KernelBuilder
+from jitonnx.emit.simd import convert, maximum, minimum
+from jitonnx.emit.ssa import SSAValue, rint
 from jitonnx.kernels.integer.kernel import build
 from jitonnx.kernels.integer.spec import IntegerSpec, choose, fits_byte_pairs
+from jitonnx.kernels.integer_amx.kernel import build as build_tiles
+from jitonnx.kernels.integer_amx.spec import IntegerAmxSpec, choose_tiles
 from jitonnx.kernels.integer_depthwise.kernel import build as build_depthwise
 from jitonnx.kernels.integer_depthwise.spec import DepthwiseIntegerSpec, choose_depthwise
-from jitonnx.kernels.integer_tiles.kernel import build as build_tiles
-from jitonnx.kernels.integer_tiles.spec import IntegerTileSpec, choose_tiles
-from jitonnx.kernels.language import types
-from jitonnx.kernels.language.code import Code
-from jitonnx.kernels.language.simd import convert, maximum, minimum
-from jitonnx.kernels.language.trace import Traced, rint
+from jitonnx.kernels.parts.amx_products import chosen, pieces
 from jitonnx.kernels.parts.layouts import LINE, WindowProduct
-from jitonnx.kernels.parts.tiled_products import chosen, pieces
-from jitonnx.runtime.cpu import available
-from jitonnx.target import host
+from jitonnx.target.cpu import available
+from jitonnx.target.machine import host
 from tests.kernels.harness import Compiled, assembly
 from tests.kernels.layouts import row_product, window_product
 from tests.kernels.windows import convolved
@@ -33,7 +33,7 @@ from tests.targets import named
 
 FEATURES = ("amx-int8", "amx-tile")
 needs_tiles = pytest.mark.skipif(available(FEATURES) != set(FEATURES), reason="this CPU has no tiles of integers")
-AnySpec = IntegerSpec | IntegerTileSpec | DepthwiseIntegerSpec
+AnySpec = IntegerSpec | IntegerAmxSpec | DepthwiseIntegerSpec
 
 TARGETS = {
     "host": dataclasses.replace(host(), features=host().features.replace("+amx-int8", "-amx-int8")),
@@ -54,15 +54,19 @@ if "+i8mm" in host().features:  # such an AArch64 CPU stands for one without as 
 def compiled(spec: AnySpec, target: str) -> Compiled:
     cpu = CPUS[target]
     stage = None if spec.result == "int32" else STAGES[spec.result]
-    made = {IntegerSpec: build, IntegerTileSpec: build_tiles, DepthwiseIntegerSpec: build_depthwise}[type(spec)]
-    return Compiled(made(spec, cpu.lanes(4), stage), cpu, settled=spec.settled)
+    made = {IntegerSpec: build, IntegerAmxSpec: build_tiles, DepthwiseIntegerSpec: build_depthwise}[type(spec)]
+    return Compiled(made(spec, cpu.lanes(4), stage), cpu, prescheduled=spec.prescheduled)
 
 
-def as_float(code: Code, x: Traced, batch: Traced, row: Traced, column: Traced, live: Traced) -> Traced:
+def as_float(
+    code: KernelBuilder, x: SSAValue, batch: SSAValue, row: SSAValue, column: SSAValue, active: SSAValue
+) -> SSAValue:
     return convert(x, types.float32) * 0.5
 
 
-def as_byte(code: Code, x: Traced, batch: Traced, row: Traced, column: Traced, live: Traced) -> Traced:
+def as_byte(
+    code: KernelBuilder, x: SSAValue, batch: SSAValue, row: SSAValue, column: SSAValue, active: SSAValue
+) -> SSAValue:
     """As many operations as quantising an output anew has: tiles go through these in a certain order."""
     scaled = convert(x, types.float32) * 2.0**-6
     bounded = minimum(maximum(scaled, scaled.constant(-100.0)), scaled.constant(100.0))
@@ -88,7 +92,7 @@ def run(
     rows, outputs = given.images * given.out_height * given.out_width, given.out_channels
     y = np.full((rows, given.y_pixel), 77, spec.result)
     matrix = np.ascontiguousarray(w.reshape(outputs, -1))
-    if isinstance(spec, IntegerTileSpec):
+    if isinstance(spec, IntegerAmxSpec):
         matrix = matrix.reshape(outputs, math.prod(w.shape[1:-1]), w.shape[-1])
     buffers = [x, np.array([zero], x.dtype), spec.pack(matrix), spec.column_sums(matrix), y]
     sizes = spec.complete(given)
@@ -144,8 +148,20 @@ def test_products_in_tiles(dtype: Any) -> None:
         product("tiles", m, n, k, dtype, way="copied")
     for m, n, k in [(1, 70, 128), (15, 33, 64), (17, 16, 192), (32, 32, 64), (49, 40, 64), (100, 65, 128)]:
         product("tiles", m, n, k, dtype, way="in place")
-        product("tiles", m, n, k, dtype, way="in place", near=False, fetched=2)
-        product("tiles", m, n, k, dtype, zero=0, way="in place", result="uint8", near=False, fetched=1, once=True)
+        product("tiles", m, n, k, dtype, way="in place", prefetch_distance=False, fetched=2)
+        product(
+            "tiles",
+            m,
+            n,
+            k,
+            dtype,
+            zero=0,
+            way="in place",
+            result="uint8",
+            prefetch_distance=False,
+            fetched=1,
+            once=True,
+        )
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -245,12 +261,12 @@ def test_convolutions_in_tiles(dtype: Any, gap: int) -> None:
     convolutions(UNSTRIDED, "tiles", dtype, gap, way="padded")
     convolutions(UNSTRIDED, "tiles", dtype, gap, "uint8", way="padded")
     convolutions(UNSTRIDED, "tiles", dtype, gap, way="padded", **chosen("padded", 64, 1 << 30, 64))
-    convolutions(UNDILATED, "tiles", dtype, gap, way="unfolded")
+    convolutions(UNDILATED, "tiles", dtype, gap, way="im2col")
 
 
 def test_few_taps_are_copied_piece_by_piece() -> None:
     kind = {"signed": False, "shifted": True, "result": "uint8"}
-    windows = [choose_tiles("unfolded", 64, taps, None, **kind).window for taps in [(7, 7, 3), (3, 3, 24), (31, 31, 3)]]
+    windows = [choose_tiles("im2col", 64, taps, None, **kind).window for taps in [(7, 7, 3), (3, 3, 24), (31, 31, 3)]]
     assert windows == [(7, 21), (3, 72), (0, 0)]
     assert pieces((3, 24), LINE) == [[(0, 0), (1, 24), (2, 48)], [(2, -16)]]
     assert pieces((2, 64), LINE) == [[(0, 0)], [(1, 0)]]

@@ -8,7 +8,7 @@ import pytest
 
 from jitonnx.kernels.gemm.spec import GemmGiven
 from jitonnx.kernels.integer_matrices.kernel import build
-from jitonnx.kernels.integer_matrices.spec import MatricesSpec, choose_matrices
+from jitonnx.kernels.integer_matrices.spec import IntegerMatricesSpec, choose_matrices
 from tests.kernels.harness import Compiled, assembly
 from tests.targets import named
 
@@ -31,7 +31,9 @@ def whole(random: np.random.Generator, kind: Any, *shape: int) -> np.ndarray:
     return numbers
 
 
-def run(spec: MatricesSpec, target: str, a: np.ndarray, b: np.ndarray, zeros: tuple[int, int], pieces: int = 2) -> Any:
+def run(
+    spec: IntegerMatricesSpec, target: str, a: np.ndarray, b: np.ndarray, zeros: tuple[int, int], pieces: int = 2
+) -> Any:
     """c of a [batch, m, k] and b [batch, k, n], which lies as the spec wants it."""
     (batch, m, k), n = a.shape, b.shape[-1]
     lies = np.ascontiguousarray(b.swapaxes(1, 2) if spec.by_column else b)
@@ -43,7 +45,7 @@ def run(spec: MatricesSpec, target: str, a: np.ndarray, b: np.ndarray, zeros: tu
         **{"a_inner": m * k, "b_inner": k * n, "c_inner": m * (n + 3)},
     )
     sizes = spec.complete(given)
-    compiled = Compiled(build(spec, named(target).lanes(4)), named(target), spec.settled)
+    compiled = Compiled(build(spec, named(target).lanes(4)), named(target), spec.prescheduled)
     buffers = [a, np.array(zeros[0], a.dtype), lies, np.array(zeros[1], b.dtype), c]
     compiled(buffers, sizes, spec.tasks(sizes), spec.scratch_bytes(sizes), pieces)
     np.testing.assert_array_equal(c[..., n:], 77)

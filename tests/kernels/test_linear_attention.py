@@ -9,7 +9,7 @@ import pytest
 
 from jitonnx.kernels.linear_attention.kernel import build
 from jitonnx.kernels.linear_attention.spec import LinearAttentionSpec
-from jitonnx.target import host
+from jitonnx.target.machine import host
 from tests.kernels.harness import Compiled
 from tests.targets import named
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jitonnx.kernels.language import types
-from jitonnx.kernels.language.simd import convert
+from jitonnx.emit import types
+from jitonnx.emit.simd import convert
 from jitonnx.kernels.lrn.kernel import build
 from jitonnx.kernels.lrn.spec import LRNSpec
 from jitonnx.kernels.parts.layouts import Pixels
-from jitonnx.target import host
+from jitonnx.target.machine import host
 from tests.kernels.harness import Compiled
 from tests.kernels.layouts import pixels
 from tests.targets import named
@@ -58,8 +58,8 @@ def test_sizes_and_powers(size: int, beta: float, lanes: int) -> None:
 
 
 def test_epilogue() -> None:
-    def epilogue(code, x, batch, row, column, live):
-        return x * 2.0 + convert(batch * 10000 + row * 100, types.float32).spread(x.lanes)
+    def epilogue(code, x, batch, row, column, active):
+        return x * 2.0 + convert(batch * 10000 + row * 100, types.float32).splat(x.lanes)
 
     spec, lanes = LRNSpec(5, 0.3, 0.75, 1.0), host().lanes(4)
     x = np.random.default_rng(0).normal(size=(2, 3, 4, 40)).astype(np.float32)

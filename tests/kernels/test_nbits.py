@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from bench.inner_loops import innermost_loops
-from jitonnx.kernels.language.code import Code
-from jitonnx.kernels.language.trace import Traced
+from jitonnx.emit.builder import KernelBuilder
+from jitonnx.emit.ssa import SSAValue
 from jitonnx.kernels.nbits.kernel import build
 from jitonnx.kernels.nbits.spec import BITS, FEW_ROWS, NBitsGiven, NBitsSpec, RowsSizes, RowsSpec, choose
-from jitonnx.target import host, of_any_architecture
+from jitonnx.target.machine import host, of_any_architecture
 from tests.kernels.harness import Compiled, assembly
 from tests.targets import named
 
@@ -22,7 +22,9 @@ TARGETS = {
 TARGETS |= {name: named(name) for name in ("haswell", "alderlake", "x86-64-v2")}
 
 
-def half(code: Code, x: Traced, batch: Traced, row: Traced, column: Traced, live: Traced) -> Traced:
+def half(
+    code: KernelBuilder, x: SSAValue, batch: SSAValue, row: SSAValue, column: SSAValue, active: SSAValue
+) -> SSAValue:
     return x * 0.5
 
 
@@ -30,7 +32,7 @@ def half(code: Code, x: Traced, batch: Traced, row: Traced, column: Traced, live
 def compiled(spec: NBitsSpec | RowsSpec, target: str) -> Compiled:
     cpu = TARGETS[target]
     stage = half if isinstance(spec, NBitsSpec) else None
-    return Compiled(build(spec, cpu.lanes(4), stage), cpu, settled=spec.settled)
+    return Compiled(build(spec, cpu.lanes(4), stage), cpu, prescheduled=spec.prescheduled)
 
 
 def numbers(q: np.ndarray, bits: int) -> np.ndarray:
@@ -163,7 +165,7 @@ def test_same_bits_on_all_cpus_with_dot_products() -> None:
 def test_inner_loops_keep_to_registers(target: str, bits: int) -> None:
     cpu = of_any_architecture(target)
     spec = choose(bits, 32, "", cpu)
-    text = assembly(build(spec, cpu.lanes(4)), cpu, settled=spec.settled)
+    text = assembly(build(spec, cpu.lanes(4)), cpu, prescheduled=spec.prescheduled)
     multiply_add = r"\tvpdpbusd\t" if spec.multiply == "dot" else r"\t(vfn?madd\w+ps|fmla)\t"
     loops = innermost_loops(text, multiply_add, cpu)
     assert loops

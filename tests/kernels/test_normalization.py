@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jitonnx.kernels.language import types
+from jitonnx.emit import types
 from jitonnx.kernels.normalization import channels_last
 from jitonnx.kernels.normalization.kernel import build
 from jitonnx.kernels.normalization.spec import (
@@ -19,7 +19,7 @@ from jitonnx.kernels.normalization.spec import (
     choose_rows,
     float_bits,
 )
-from jitonnx.target import Target, host
+from jitonnx.target.machine import Target, host
 from tests.kernels.harness import Compiled
 from tests.targets import named
 
@@ -37,7 +37,7 @@ def layer_reference(x: np.ndarray, spec: LayerNormSpec, scale: np.ndarray, bias:
 
 @functools.cache
 def compiled_layer(spec: LayerNormSpec, target: Target, **fused: Any) -> Compiled:
-    return Compiled(build(spec, target.lanes(np.dtype(spec.element).itemsize), **fused), target, spec.settled)
+    return Compiled(build(spec, target.lanes(np.dtype(spec.element).itemsize), **fused), target, spec.prescheduled)
 
 
 def run_layer(spec: LayerNormSpec, target: Target, x: np.ndarray, pieces: int = 1, others: Any = (), **fused: Any):
@@ -106,10 +106,10 @@ def test_layer_norm_with_residual_and_activation() -> None:
     """kept = x + residual; y = 2 * layer_norm(kept)."""
     lanes = host().lanes(4)
 
-    def prologue(code, x, batch, row, column, live):
-        return x + code.buffer(5, types.float32).load(row * 100 + column, lanes, live)
+    def prologue(code, x, batch, row, column, active):
+        return x + code.buffer(5, types.float32).load(row * 100 + column, lanes, active)
 
-    def epilogue(code, x, batch, row, column, live):
+    def epilogue(code, x, batch, row, column, active):
         return x * 2.0
 
     rng = np.random.default_rng(3)
@@ -128,8 +128,8 @@ def test_layer_norm_in_place(target: Target, rows: int) -> None:
     """The result over x, and the sum over the residual: the last of an odd number of rows is done twice at once."""
     lanes = target.lanes(4)
 
-    def prologue(code, x, batch, row, column, live):
-        return x + code.buffer(5, types.float32).load(row * code.size(1) + column, lanes, live)
+    def prologue(code, x, batch, row, column, active):
+        return x + code.buffer(5, types.float32).load(row * code.size(1) + column, lanes, active)
 
     rng = np.random.default_rng(3)
     for columns in (5, 100, 160):
@@ -212,7 +212,7 @@ def run_channels_last(x: np.ndarray, groups: int, spec: GroupApplySpec, target: 
     statistics([x, partial], sizes, first.tasks(sizes), pieces=pieces)
     y = np.zeros((images, pixels, channels + 1), np.float32)[:, :, :channels]
     sizes = spec.given([*read, groups, y.strides[0] // 4, y.strides[1] // 4, float_bits(EPSILON)])
-    apply = Compiled(channels_last.build(spec, target.lanes(4), **fused), target, spec.settled)
+    apply = Compiled(channels_last.build(spec, target.lanes(4), **fused), target, spec.prescheduled)
     apply([x, partial, scale, bias, y], sizes, spec.tasks(sizes), spec.scratch_bytes(sizes), pieces)
     return y, scale, bias
 
@@ -231,10 +231,10 @@ def test_group_norm_channels_last(shape: tuple[int, ...], spec: GroupApplySpec, 
 
 
 def test_group_norm_channels_last_with_prologue_and_epilogue() -> None:
-    def halve(code, x, batch, row, column, live):
+    def halve(code, x, batch, row, column, active):
         return x * 0.5
 
-    def negate(code, x, batch, row, column, live):
+    def negate(code, x, batch, row, column, active):
         return -x
 
     x = np.random.default_rng(0).standard_normal((2, 50, 24)).astype(np.float32)

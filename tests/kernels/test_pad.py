@@ -11,7 +11,7 @@ import pytest
 from jitonnx.kernels.pad.kernel import build
 from jitonnx.kernels.pad.spec import MODES, PadSpec
 from jitonnx.kernels.parts.axes import MAX_RANK
-from jitonnx.target import host
+from jitonnx.target.machine import host
 from tests.kernels.guarded import guarded
 from tests.kernels.harness import Compiled
 from tests.targets import named

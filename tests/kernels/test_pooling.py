@@ -9,12 +9,12 @@ import ml_dtypes  # noqa: F401  (NumPy knows bfloat16 by its name then)
 import numpy as np
 import pytest
 
-from jitonnx.kernels.language import types
-from jitonnx.kernels.language.simd import convert
-from jitonnx.kernels.language.trace import at_least
+from jitonnx.emit import types
+from jitonnx.emit.simd import convert
+from jitonnx.emit.ssa import at_least
 from jitonnx.kernels.pooling.kernel import build
 from jitonnx.kernels.pooling.spec import PoolSpec, choose
-from jitonnx.target import host
+from jitonnx.target.machine import host
 from tests.kernels.harness import Compiled
 from tests.kernels.layouts import pool_sizes
 from tests.targets import named
@@ -106,7 +106,7 @@ def compiled(spec: PoolSpec, lanes: int, epilogue: Any = None) -> Compiled:
     key = (spec, lanes, epilogue)
     if key not in COMPILED:
         target = host() if lanes == host().lanes(4) else named("haswell")
-        COMPILED[key] = Compiled(build(spec, lanes, epilogue), target, spec.settled)
+        COMPILED[key] = Compiled(build(spec, lanes, epilogue), target, spec.prescheduled)
     return COMPILED[key]
 
 
@@ -174,8 +174,8 @@ def test_lp(case: Case, power: int, lanes: int) -> None:
 def test_epilogue_is_given_each_element_with_its_place(lanes: int) -> None:
     spec = choose("average")
 
-    def epilogue(code, x, batch, row, column, live):
-        return at_least(x, 0.0) + convert(batch * 10000 + row * 100 + column, types.float32).spread(x.lanes)
+    def epilogue(code, x, batch, row, column, active):
+        return at_least(x, 0.0) + convert(batch * 10000 + row * 100 + column, types.float32).splat(x.lanes)
 
     problem = Problem(CASES[3], 70, "float32")
     plain, _ = problem.run(compiled(spec, lanes), spec)

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from jitonnx.kernels.arguments import by_name
-from jitonnx.kernels.language import types
-from jitonnx.kernels.language.simd import convert
-from jitonnx.kernels.language.trace import at_least
+from jitonnx.emit import types
+from jitonnx.emit.arguments import by_name
+from jitonnx.emit.simd import convert
+from jitonnx.emit.ssa import at_least
 from jitonnx.kernels.pooling.kernel import build
 from jitonnx.kernels.pooling.spec import PoolPlanesGiven, PoolPlanesSpec, PoolSpec, choose, choose_planes
-from jitonnx.target import host
+from jitonnx.target.machine import host
 from tests.kernels.guarded import guarded
 from tests.kernels.harness import Compiled
 from tests.kernels.layouts import planes_to_planes, pool_sizes
@@ -69,7 +69,7 @@ def compiled(spec: PoolPlanesSpec | PoolSpec, lanes: int, epilogue: Any = None) 
     key = (spec, lanes, epilogue)
     if key not in COMPILED:
         target = host() if lanes == host().lanes(4) else named("haswell")
-        COMPILED[key] = Compiled(build(spec, lanes, epilogue), target, spec.settled)
+        COMPILED[key] = Compiled(build(spec, lanes, epilogue), target, spec.prescheduled)
     return COMPILED[key]
 
 
@@ -150,8 +150,8 @@ def test_special_numbers(case: Case, lanes: int) -> None:
 
 @pytest.mark.parametrize("lanes", WIDTHS)
 def test_epilogue_is_given_each_element_with_its_place(lanes: int) -> None:
-    def epilogue(code, x, batch, row, column, live):
-        return at_least(x, 0.0) + convert(batch * 10000 + row * 1000 + column, types.float32).spread(x.lanes)
+    def epilogue(code, x, batch, row, column, active):
+        return at_least(x, 0.0) + convert(batch * 10000 + row * 1000 + column, types.float32).splat(x.lanes)
 
     for case in (CASES[0], CASES[2]):
         spec, (x, y) = choose_planes("max", case.kernel, case.strides), example(case, 0)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jitonnx import philox
 from jitonnx.kernels.random.kernel import build
 from jitonnx.kernels.random.spec import KINDS, NextSpec, RandomSpec
-from jitonnx.target import host
+from jitonnx.support import philox
+from jitonnx.target.machine import host
 from tests.kernels.harness import Compiled
 from tests.targets import named
 

@@ -12,7 +12,7 @@ import pytest
 from jitonnx.kernels.parts.bfloat16 import rounded
 from jitonnx.kernels.recurrent.kernel import build
 from jitonnx.kernels.recurrent.spec import GATES, Activation, RecurrentSpec, choose, joins
-from jitonnx.target import host
+from jitonnx.target.machine import host
 from tests.kernels.harness import Compiled
 from tests.targets import named
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jitonnx.kernels.language import types
+from jitonnx.emit import types
 from jitonnx.kernels.reduction.kernel import build
 from jitonnx.kernels.reduction.spec import ARG_KINDS, FLOAT_KINDS, KINDS, ReductionSizes, ReductionSpec, choose
-from jitonnx.target import Target, host
+from jitonnx.target.machine import Target, host
 from tests.kernels.harness import Compiled
 from tests.targets import named
 
@@ -22,7 +22,7 @@ TARGETS = (host(), named("haswell"))
 @functools.cache
 def compiled(spec: ReductionSpec, target: Target, epilogue: Any = None, prologue: Any = None) -> Compiled:
     return Compiled(
-        build(spec, target.lanes(np.dtype(spec.element).itemsize), epilogue, prologue), target, spec.settled
+        build(spec, target.lanes(np.dtype(spec.element).itemsize), epilogue, prologue), target, spec.prescheduled
     )
 
 
@@ -236,11 +236,11 @@ def test_prologue_and_epilogue() -> None:
     """mean(x**2) * gate."""
     lanes = host().lanes(4)
 
-    def square(code, x, batch, row, column, live):
+    def square(code, x, batch, row, column, active):
         return x * x
 
-    def gate(code, x, batch, row, column, live):
-        return x * code.buffer(2, types.float32).load(column, lanes, live)
+    def gate(code, x, batch, row, column, active):
+        return x * code.buffer(2, types.float32).load(column, lanes, active)
 
     rng = np.random.default_rng(2)
     for last, shape, count in ((True, (70, 33), 70), (False, (1, 40, 99), 99)):

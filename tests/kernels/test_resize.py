@@ -11,10 +11,10 @@ import onnx.reference
 import pytest
 from onnx import TensorProto, helper
 
-from jitonnx.computation.resampling import axis_table
-from jitonnx.kernels.arguments import by_name
-from jitonnx.kernels.language import types
-from jitonnx.kernels.language.simd import convert
+from jitonnx.emit import types
+from jitonnx.emit.arguments import by_name
+from jitonnx.emit.simd import convert
+from jitonnx.ir.computation.resampling import axis_table
 from jitonnx.kernels.resize.kernel import build
 from jitonnx.kernels.resize.spec import (
     RepeatPlanesGiven,
@@ -29,7 +29,7 @@ from jitonnx.kernels.resize.spec import (
     pack_table,
     pack_windows,
 )
-from jitonnx.target import host
+from jitonnx.target.machine import host
 from tests.kernels.guarded import guarded
 from tests.kernels.harness import Compiled
 from tests.kernels.layouts import pixels, planes, planes_to_planes
@@ -153,8 +153,8 @@ def test_nearest_of_other_elements(dtype: Any) -> None:
 
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 def test_epilogue(mode: str) -> None:
-    def epilogue(code, x, batch, row, column, live):
-        return x * 2.0 + convert(batch * 10000 + row * 100 + column, types.float32).spread(x.lanes)
+    def epilogue(code, x, batch, row, column, active):
+        return x * 2.0 + convert(batch * 10000 + row * 100 + column, types.float32).splat(x.lanes)
 
     x, lanes = np.random.default_rng(0).normal(size=(2, 40, 3, 4)).astype(np.float32), host().lanes(4)
     axes = tables((3, 4), (5, 6), mode=mode)
@@ -255,8 +255,8 @@ def test_columns_too_far_apart_have_no_windows() -> None:
 
 
 def test_planes_with_an_epilogue() -> None:
-    def epilogue(code, x, batch, row, column, live):
-        return x * 2.0 + convert(batch * 10000 + row * 1000 + column, types.float32).spread(x.lanes)
+    def epilogue(code, x, batch, row, column, active):
+        return x * 2.0 + convert(batch * 10000 + row * 1000 + column, types.float32).splat(x.lanes)
 
     lanes = host().lanes(4)
     x = np.random.default_rng(0).normal(size=(2, 3, 4, 5)).astype(np.float32)

@@ -10,7 +10,7 @@ import pytest
 from jitonnx.kernels.roi_align.kernel import build
 from jitonnx.kernels.roi_align.spec import MODES, RoiAlignSpec, bits
 from jitonnx.ops.onnx.regions import MaxRoiPool, RoiAlign
-from jitonnx.target import host
+from jitonnx.target.machine import host
 from tests.kernels.harness import Compiled
 from tests.targets import named
 

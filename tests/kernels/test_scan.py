@@ -12,7 +12,7 @@ import pytest
 from jitonnx.kernels.parts.layouts import KeptAxis
 from jitonnx.kernels.scan.kernel import build
 from jitonnx.kernels.scan.spec import ELEMENTS, ScanSpec
-from jitonnx.target import host
+from jitonnx.target.machine import host
 from tests.kernels.harness import Compiled
 from tests.targets import named
 

@@ -10,7 +10,7 @@ import pytest
 
 from jitonnx.kernels.scatter.kernel import build
 from jitonnx.kernels.scatter.spec import ELEMENTS, REDUCTIONS, ScatterElementsSpec, ScatterRowsSpec, word
-from jitonnx.target import host
+from jitonnx.target.machine import host
 from tests.kernels.harness import Compiled
 from tests.targets import named
 

@@ -7,10 +7,10 @@ import itertools
 import numpy as np
 import pytest
 
-from jitonnx.kernels.language import types
+from jitonnx.emit import types
 from jitonnx.kernels.softmax.kernel import build
 from jitonnx.kernels.softmax.spec import SoftmaxSpec, choose
-from jitonnx.target import host
+from jitonnx.target.machine import host
 from tests.kernels.harness import Compiled
 from tests.targets import named
 
@@ -41,7 +41,7 @@ def run(spec: SoftmaxSpec, compiled: Compiled, x: np.ndarray, y: np.ndarray, pie
 def rows(request):
     kind, together, target = request.param
     spec = SoftmaxSpec(kind, True, together=together)
-    return spec, Compiled(build(spec, target.lanes(4)), target, spec.settled)
+    return spec, Compiled(build(spec, target.lanes(4)), target, spec.prescheduled)
 
 
 @pytest.mark.parametrize("length", LENGTHS)
@@ -81,7 +81,7 @@ def test_extreme_rows(rows) -> None:
 def columns(request):
     kind, target = request.param
     spec = SoftmaxSpec(kind, False)
-    return spec, Compiled(build(spec, target.lanes(4)), target, spec.settled)
+    return spec, Compiled(build(spec, target.lanes(4)), target, spec.prescheduled)
 
 
 @pytest.mark.parametrize("inner", (0, 1, 3, 16, 17, 63, 64, 65, 140))
@@ -111,11 +111,11 @@ def test_prologue_and_epilogue(kind: str, last: bool, together: int) -> None:
     """softmax(x * 0.5 + mask[column]) * gate[column]."""
     lanes = host().lanes(4)
 
-    def prologue(code, x, batch, row, column, live):
-        return x * 0.5 + code.buffer(2, types.float32).load(column, lanes, live)
+    def prologue(code, x, batch, row, column, active):
+        return x * 0.5 + code.buffer(2, types.float32).load(column, lanes, active)
 
-    def epilogue(code, x, batch, row, column, live):
-        return x * code.buffer(3, types.float32).load(column, lanes, live)
+    def epilogue(code, x, batch, row, column, active):
+        return x * code.buffer(3, types.float32).load(column, lanes, active)
 
     spec = SoftmaxSpec(kind, last, together=together)
     shape = (5, 75) if last else (2, 9, 75)

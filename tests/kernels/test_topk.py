@@ -10,7 +10,7 @@ import pytest
 
 from jitonnx.kernels.topk.kernel import build
 from jitonnx.kernels.topk.spec import ELEMENTS, TopKSpec
-from jitonnx.target import host
+from jitonnx.target.machine import host
 from tests.kernels.guarded import guarded
 from tests.kernels.harness import Compiled
 from tests.targets import named

@@ -10,7 +10,7 @@ import pytest
 
 from jitonnx.kernels.transpose.kernel import build
 from jitonnx.kernels.transpose.spec import COPY, ELEMENTS, FILL, INTERLEAVED, STEPS, STRIDED, TILES, TransposeSpec
-from jitonnx.target import host
+from jitonnx.target.machine import host
 from tests.kernels.guarded import guarded
 from tests.kernels.harness import Compiled
 from tests.targets import named

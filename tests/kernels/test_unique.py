@@ -10,7 +10,7 @@ import pytest
 
 from jitonnx.kernels.unique.kernel import build
 from jitonnx.kernels.unique.spec import UniqueSizes, UniqueSpec
-from jitonnx.target import host
+from jitonnx.target.machine import host
 from tests.kernels.guarded import guarded
 from tests.kernels.harness import Compiled
 from tests.targets import named

@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from jitonnx import errors
-from jitonnx.interpreter import evaluate
+from jitonnx.engine.interpreter import evaluate
 from jitonnx.model import load
 from tests.model.models import X, model_of, tensor_input
 

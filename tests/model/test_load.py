@@ -15,13 +15,13 @@ from onnx import TensorProto, helper, numpy_helper
 
 import jitonnx
 from jitonnx import errors
-from jitonnx.interpreter import evaluate
+from jitonnx.engine.interpreter import evaluate
 from jitonnx.ir.dims import Dim, variable
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.types import TensorType
-from jitonnx.metadata import ModelMetadata
 from jitonnx.model import load
 from jitonnx.proto import ModelProto
+from jitonnx.support.metadata import ModelMetadata
 from tests.model.models import X, add_model, model_of, tensor_input
 
 DATA = add_model().SerializeToString()

@@ -15,9 +15,9 @@ from onnx.onnx_operators_ml_pb2 import OperatorSetProto
 
 import jitonnx
 from jitonnx import InferenceSession, custom, errors, opsets
-from jitonnx.checker import check_model
-from jitonnx.cli import main
+from jitonnx.model.checker import check_model
 from jitonnx.ops.registry import Registry, registry
+from jitonnx.tools.cli import main
 from tests.model.models import X, model_of
 
 DOMAIN = "org.example"

@@ -18,7 +18,7 @@ from onnx import numpy_helper
 from onnx.backend.test.loader import load_model_tests
 
 from jitonnx import InferenceSession
-from jitonnx.interpreter import evaluate
+from jitonnx.engine.interpreter import evaluate
 from jitonnx.ir.dtypes import of_numpy
 from jitonnx.model import load
 from jitonnx.passes import optimize

@@ -12,11 +12,11 @@ import pytest
 import jitonnx
 from bench import zoo
 from bench.models import difference
-from jitonnx.computation.lowering import lower
+from jitonnx.ir.computation.lowering import lower
 from jitonnx.model import load
 from jitonnx.passes import optimize
 from jitonnx.plan.make import make_plan
-from jitonnx.target import host
+from jitonnx.target.machine import host
 
 SMALL = ("gru_ctc", "lstm_tagger", "mlp_tiny", "mobilenet_v2", "squeezenet1_1", "unet_gn")
 NAMES = [pytest.param(name, marks=() if name in SMALL else pytest.mark.slow) for name in zoo.names()]

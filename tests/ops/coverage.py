@@ -19,8 +19,8 @@ import numpy as np
 from onnx import defs, helper
 
 from jitonnx import errors
-from jitonnx.computation.lowering import lower
 from jitonnx.engine.partition import host_nodes, without_kernel
+from jitonnx.ir.computation.lowering import lower
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Graph, GraphError
 from jitonnx.ir.operator import Operator

@@ -33,11 +33,11 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from jitonnx import errors
-from jitonnx.computation.lowering import lower
+from jitonnx.engine.interpreter import bind, bind_dimensions, evaluate
 from jitonnx.engine.pipeline import Engine, Settings
-from jitonnx.interpreter import bind, bind_dimensions, evaluate
 from jitonnx.ir import dims
 from jitonnx.ir.assumptions import Assumptions, holds
+from jitonnx.ir.computation.lowering import lower
 from jitonnx.ir.dtypes import of_numpy
 from jitonnx.ir.extract import solved, specialise
 from jitonnx.ir.graph import Graph
@@ -45,8 +45,8 @@ from jitonnx.ir.schema import versions_of
 from jitonnx.model import load
 from jitonnx.ops.base import is_narrow
 from jitonnx.ops.registry import registry
-from jitonnx.plan.outline import Sizing
-from jitonnx.runtime.cache import KernelCache
+from jitonnx.plan.parametric_program import Sizing
+from jitonnx.support.kernel_cache import KernelCache
 from tests.ops.interpret import interpret
 
 Array = Any

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from jitonnx.computation import computations as c
-from jitonnx.computation import drawing
-from jitonnx.computation import expr as e
-from jitonnx.computation.lowering import Lowered
 from jitonnx.ir import dims
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation import drawing
+from jitonnx.ir.computation import expressions as e
+from jitonnx.ir.computation.lowering import Lowered
 from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import evaluate_arrays
 from jitonnx.ops.base import is_narrow

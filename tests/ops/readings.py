@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from jitonnx.computation import computations as c
-from jitonnx.computation import resampling, sampling
 from jitonnx.ir import dims
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation import resampling, sampling
 from jitonnx.ops import fused
 from jitonnx.ops.microsoft.nbits import unpacked
 from jitonnx.ops.onnx import (
@@ -209,8 +209,8 @@ READERS = {
     c.NBitsMatMul: _n_bits,
     c.IntegerConvolution: _integer_convolution,
     c.Lookup: lambda x, operands, shape, sizes: fused.Lookup().evaluate(*operands),
+    c.IntegerWeightMatMul: lambda x, operands, shape, sizes: quantization.MatMulInteger().evaluate(*operands),
     c.IntegerMatMul: lambda x, operands, shape, sizes: quantization.MatMulInteger().evaluate(*operands),
-    c.IntegerProduct: lambda x, operands, shape, sizes: quantization.MatMulInteger().evaluate(*operands),
     c.DynamicQuantize: lambda x, operands, shape, sizes: quantization.DynamicQuantizeLinear().evaluate(*operands),
     c.Attention: _attention,
     c.Convolution: _convolution,

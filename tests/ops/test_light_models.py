@@ -10,7 +10,7 @@ import onnx.backend.test
 import pytest
 from onnx import TensorProto, numpy_helper
 
-from jitonnx.interpreter import evaluate
+from jitonnx.engine.interpreter import evaluate
 from jitonnx.model import load
 
 LIGHT = Path(onnx.backend.test.__file__).parent / "data" / "light"

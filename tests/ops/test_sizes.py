@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 
 from jitonnx import errors
+from jitonnx.engine.interpreter import evaluate
 from jitonnx.engine.pipeline import Engine, Settings
-from jitonnx.interpreter import evaluate
 from jitonnx.model import load
 from jitonnx.ops.registry import registry
-from jitonnx.runtime.cache import KernelCache
+from jitonnx.support.kernel_cache import KernelCache
 from tests.conftest import CACHE_VARIABLE
 from tests.ops.harness import Case, assert_same, build
 from tests.ops.tables import all_cases

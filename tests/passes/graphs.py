@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jitonnx.interpreter import evaluate
+from jitonnx.engine.interpreter import evaluate
 from jitonnx.ir.dims import variable
 from jitonnx.ir.graph import Graph, Node, Value
 from jitonnx.ir.operator import Operator

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jitonnx import InferenceSession
-from jitonnx.interpreter import evaluate
+from jitonnx.engine.interpreter import evaluate
 from jitonnx.model import load
 from jitonnx.passes import optimize
 from tests.ops.harness import Case, build

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from jitonnx.interpreter import evaluate
+from jitonnx.engine.interpreter import evaluate
 from jitonnx.ir.assumptions import holds
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import GraphError, Value

@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from jitonnx import InferenceSession, errors
-from jitonnx.interpreter import evaluate
+from jitonnx.engine.interpreter import evaluate
 from jitonnx.model import load
 from tests.session.models import model, node, tensor
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from jitonnx.engine.interpreter import evaluate
 from jitonnx.engine.pipeline import Engine, Settings
-from jitonnx.interpreter import evaluate
 from jitonnx.ops.onnx.activation import Relu
 from jitonnx.ops.onnx.arithmetic import Add, Mul
 from jitonnx.ops.onnx.gather import Gather
@@ -18,7 +18,7 @@ from jitonnx.ops.onnx.recurrent import GRU, LSTM, RNN
 from jitonnx.ops.onnx.shape import Reshape
 from jitonnx.passes.report import Reason
 from jitonnx.passes.rules import tables
-from jitonnx.runtime.cache import KernelCache
+from jitonnx.support.kernel_cache import KernelCache
 from tests.passes.graphs import Build, Value, normal, operators, rewritten
 
 INDICES = np.array([[3, 0, -1], [7, 7, 2]], np.int64)

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from onnx import helper, numpy_helper
 
-from jitonnx.computation.lowering import lower
+from jitonnx.ir.computation.lowering import lower
 from jitonnx.model import load
 from jitonnx.passes.pipeline import optimize
 from jitonnx.plan.make import make_plan
-from jitonnx.plan.outline import Contents
+from jitonnx.plan.parametric_program import ConstantNumbers
 from jitonnx.plan.plan import Plan
-from jitonnx.target import host
+from jitonnx.target.machine import host
 
 
 def planned(nodes: list[object], inputs: dict[str, tuple[int, list[int]]], arrays: dict[str, np.ndarray]) -> Plan:
@@ -40,7 +40,7 @@ def test_weights_and_biases_begin_with_a_cache_line(groups: int) -> None:
         helper.make_node("Mul", ["s", "m"], ["y"]),
     ]
     plan = planned(nodes, {"x": (1, [1, 24, 9, 9])}, arrays)
-    found = [constant for constant in plan.outline.constants if not isinstance(constant, Contents)]
+    found = [constant for constant in plan.outline.constants if not isinstance(constant, ConstantNumbers)]
     assert found and all(constant.ctypes.data % 64 == 0 for constant in found)
 
 
@@ -49,7 +49,9 @@ def test_words_for_errors_in_the_data_stay_what_they_are() -> None:
     nodes = [helper.make_node("Gather", ["x", "i"], ["y"])]
     for _ in range(8):  # of memory that NumPy aligns to 16 bytes
         plan = planned(nodes, {"x": (1, [5, 3]), "i": (7, [2])}, {})
-        places = {constant.ctypes.data for constant in plan.outline.constants if not isinstance(constant, Contents)}
+        places = {
+            constant.ctypes.data for constant in plan.outline.constants if not isinstance(constant, ConstantNumbers)
+        }
         assert len(plan.flags) == 1 and plan.flags[0].word.ctypes.data in places
 
 

@@ -9,12 +9,12 @@ import pytest
 from onnx import helper, numpy_helper
 
 import jitonnx
-from jitonnx.computation.lowering import lower
-from jitonnx.interpreter import evaluate
+from jitonnx.engine.interpreter import evaluate
+from jitonnx.ir.computation.lowering import lower
 from jitonnx.model import load
 from jitonnx.passes.pipeline import optimize
 from jitonnx.plan.make import make_plan
-from jitonnx.target import host
+from jitonnx.target.machine import host
 
 CONSTANTS = {
     "w": np.random.default_rng(1).normal(size=(12, 12, 1, 1)).astype(np.float32),

@@ -12,19 +12,19 @@ from jitonnx import errors
 from jitonnx.engine.compiled_plan import CompiledPlan
 from jitonnx.engine.pipeline import Engine, Settings
 from jitonnx.model import load
-from jitonnx.plan import derivation
-from jitonnx.runtime.cache import KernelCache
-from jitonnx.runtime.frames import FramePool
+from jitonnx.plan import size_program
+from jitonnx.runtime.execution_contexts import ExecutionContextPool
 from jitonnx.runtime.layout import ROW
 from jitonnx.runtime.program import OutOfBounds, Program
 from jitonnx.runtime.tables import Tables, make_tables
+from jitonnx.support.kernel_cache import KernelCache
 from tests.session.models import model, node, tensor
 
 
 @pytest.fixture(autouse=True)
 def recording_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything is recorded as soon as it is met."""
-    monkeypatch.setattr(derivation, "_RECORDING_SECONDS", 60.0)
+    monkeypatch.setattr(size_program, "_RECORDING_SECONDS", 60.0)
 
 
 def described(program: Program, tables: Tables) -> list[Any]:
@@ -105,7 +105,7 @@ def test_no_two_buffers_that_are_alive_together_overlap() -> None:
 def test_tensors_beyond_all_memory() -> None:
     nodes = [node("Add", ["x", "y"], ["s"]), node("Mul", ["s", "s"], ["z"])]
     (part,) = compiled_parts(model(nodes, [tensor("x", ("A", 1)), tensor("y", (1, "B"))], [tensor("z", ("A", "B"))]))
-    frames = FramePool()
+    frames = ExecutionContextPool()
     for size in range(3, 9):
         part.program({"A": size, "B": 2 * size}, 1, frames)
     for huge in (1 << 31, 1 << 40):

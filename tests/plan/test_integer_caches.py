@@ -9,9 +9,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import jitonnx
-from jitonnx.computation import computations as c
-from jitonnx.computation.lowering import lower
-from jitonnx.interpreter import evaluate
+from jitonnx.engine.interpreter import evaluate
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation.lowering import lower
 from jitonnx.model import load
 from jitonnx.plan.integer_caches import with_integer_caches
 from tests.ops.interpret import interpret

@@ -9,7 +9,7 @@ import onnxruntime
 import pytest
 
 from jitonnx import InferenceSession
-from jitonnx.explain import as_text, explain
+from jitonnx.tools.explain import as_text, explain
 from tests.session.models import model, node, tensor
 
 CASES: list[dict[str, Any]] = [

@@ -7,12 +7,12 @@ import pytest
 from onnx import helper, numpy_helper
 
 import jitonnx
-from jitonnx.computation.lowering import lower
-from jitonnx.interpreter import evaluate
+from jitonnx.engine.interpreter import evaluate
+from jitonnx.ir.computation.lowering import lower
 from jitonnx.model import load
 from jitonnx.passes.pipeline import optimize
 from jitonnx.plan.make import make_plan
-from jitonnx.target import host
+from jitonnx.target.machine import host
 
 WINDOWS = [1, 2, 3, 5, 4, 8]
 """[image, window rows, rows, window columns, columns, channels] of an image of 6x20."""

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jitonnx.computation import computations as c
+from jitonnx.ir.computation import computations as c
 from jitonnx.ir.dims import variable
 from jitonnx.ir.dtypes import DType
 from jitonnx.plan.tensor import (
     Buffer,
-    Tensor,
+    StridedTensor,
     apply_view,
     channels_last,
     in_order,
@@ -24,10 +24,10 @@ from jitonnx.plan.tensor import (
 )
 
 
-def tensor_of(array: np.ndarray) -> Tensor:
+def tensor_of(array: np.ndarray) -> StridedTensor:
     """A constant tensor holding `array`, row-major."""
     buffer = Buffer("test", "constant", array.size, DType.INT64, np.ascontiguousarray(array))
-    return Tensor(buffer, 0, array.shape, row_major(array.shape))
+    return StridedTensor(buffer, 0, array.shape, row_major(array.shape))
 
 
 @st.composite
@@ -116,7 +116,7 @@ def test_orders_around_views(case: tuple[np.ndarray, list[c.View], np.ndarray], 
             assert sorted(found[1]) == list(range(len(behind)))
             inner = [axis for axis in order if shape[axis] != 1]
             buffer = Buffer("test", "arena", int(np.prod(shape)), DType.INT64)
-            seen = apply_view(view, Tensor(buffer, 0, shape, in_order(shape, found[0])))
+            seen = apply_view(view, StridedTensor(buffer, 0, shape, in_order(shape, found[0])))
             assert seen is not None
             if inner and isinstance(view, c.Reshape):
                 last = [axis for axis in found[1] if behind[axis] != 1][-1]

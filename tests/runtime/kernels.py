@@ -8,29 +8,29 @@ from collections.abc import Mapping, Sequence
 import llvmlite.binding as llvm
 import numpy as np
 
-from jitonnx.kernels.language import ir
+from jitonnx.emit import llvm_ir
 from jitonnx.runtime.executable import Executable
 from jitonnx.runtime.loader import CodeImage, load
-from jitonnx.runtime.native.emit import POINTER, WORD, Code
+from jitonnx.runtime.native.functions import POINTER, WORD, FunctionBuilder
 from jitonnx.runtime.program import Flag, Program, Slot, Step, Steps, Tensors, TensorSpec
 from jitonnx.runtime.tables import Common
 
 ARGUMENTS = "ptr buffers, ptr sizes, i64 begin, i64 end, ptr scratch"
 SYMBOLS = ("add_one", "scale", "add", "burn", "record", "own_scratch", "set_words", "nothing")
-FLOAT = ir.FloatType()
+FLOAT = llvm_ir.FloatType()
 
 
-def _buffer(code: Code, index: int) -> ir.Value:
+def _buffer(code: FunctionBuilder, index: int) -> llvm_ir.Value:
     return code.load(code.at(code["buffers"], 8 * index), POINTER)
 
 
-def _size(code: Code, index: int) -> ir.Value:
+def _size(code: FunctionBuilder, index: int) -> llvm_ir.Value:
     return code.load(code.at(code["sizes"], 8 * index))
 
 
-def _elementwise(module: ir.Module, name: str, inputs: int, operation: str) -> None:
+def _elementwise(module: llvm_ir.Module, name: str, inputs: int, operation: str) -> None:
     """target[i] = operation(inputs[i]) for the float32s of each task; sizes[0]: elements a task."""
-    code = Code(module, f"void {name}({ARGUMENTS})", exported=True)
+    code = FunctionBuilder(module, f"void {name}({ARGUMENTS})", exported=True)
     chunk = _size(code, 0)
     operands, target = [_buffer(code, index) for index in range(inputs)], _buffer(code, inputs)
     with code.loop(code.multiply(code["begin"], chunk), code.multiply(code["end"], chunk)) as index:
@@ -46,17 +46,17 @@ def _elementwise(module: ir.Module, name: str, inputs: int, operation: str) -> N
     code.give()
 
 
-def _burn(module: ir.Module) -> None:
+def _burn(module: llvm_ir.Module) -> None:
     """Take time: sizes[0] rounds of atomic additions on this thread's scratch memory, for each task."""
-    code = Code(module, f"void burn({ARGUMENTS})", exported=True)
+    code = FunctionBuilder(module, f"void burn({ARGUMENTS})", exported=True)
     with code.loop(code["begin"], code["end"]), code.loop(0, _size(code, 0)):
         code.fetch_add(code["scratch"], 1)
     code.give()
 
 
-def _record(module: ir.Module) -> None:
+def _record(module: llvm_ir.Module) -> None:
     """Note for each task what its thread was given: target[task] = (begin, end, scratch), int64."""
-    code = Code(module, f"void record({ARGUMENTS})", exported=True)
+    code = FunctionBuilder(module, f"void record({ARGUMENTS})", exported=True)
     target = _buffer(code, 0)
     with code.loop(code["begin"], code["end"]) as task:
         row = code.at(target, code.multiply(task, 24))
@@ -66,9 +66,9 @@ def _record(module: ir.Module) -> None:
     code.give()
 
 
-def _own_scratch(module: ir.Module) -> None:
+def _own_scratch(module: llvm_ir.Module) -> None:
     """Fill for each task sizes[0] words of scratch memory with the task, then add them up: target[task] = sum."""
-    code = Code(module, f"void own_scratch({ARGUMENTS})", exported=True)
+    code = FunctionBuilder(module, f"void own_scratch({ARGUMENTS})", exported=True)
     words, target = _size(code, 0), _buffer(code, 0)
     with code.loop(code["begin"], code["end"]) as task:
         with code.loop(0, words) as index:
@@ -81,19 +81,19 @@ def _own_scratch(module: ir.Module) -> None:
     code.give()
 
 
-def _set_words(module: ir.Module) -> None:
+def _set_words(module: llvm_ir.Module) -> None:
     """Copy word i of the first operand to operand 1 + i, if it is not 0; sizes[0] words."""
-    code = Code(module, f"void set_words({ARGUMENTS})", exported=True)
+    code = FunctionBuilder(module, f"void set_words({ARGUMENTS})", exported=True)
     source = _buffer(code, 0)
     with code.loop(0, _size(code, 0)) as index:
         offset = code.multiply(index, 8)
         word = code.load(code.at(source, offset))
-        with code.when(code.compare(word, "!=", 0)):
+        with code.if_then(code.compare(word, "!=", 0)):
             code.store(code.load(code.at(code["buffers"], code.add(offset, 8)), POINTER), word)
     code.give()
 
 
-def compile_module(module: ir.Module | str) -> bytes:
+def compile_module(module: llvm_ir.Module | str) -> bytes:
     """Object code for this CPU."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
@@ -101,8 +101,8 @@ def compile_module(module: ir.Module | str) -> bytes:
     return machine.emit_object(llvm.parse_assembly(str(module)))
 
 
-def new_module() -> ir.Module:
-    return ir.Module(llvm.get_process_triple(), settled=True)
+def new_module() -> llvm_ir.Module:
+    return llvm_ir.Module(llvm.get_process_triple(), prescheduled=True)
 
 
 @functools.cache
@@ -116,7 +116,7 @@ def object_code() -> bytes:
     _record(module)
     _own_scratch(module)
     _set_words(module)
-    Code(module, f"void nothing({ARGUMENTS})", exported=True).give()
+    FunctionBuilder(module, f"void nothing({ARGUMENTS})", exported=True).give()
     return compile_module(module)
 
 

@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 
 from jitonnx.runtime import driver, linker
-from jitonnx.runtime.cache import KernelCache
 from jitonnx.runtime.images import find_linked, load_linked
 from jitonnx.runtime.linker import UnlinkableError
 from jitonnx.runtime.loader import CodeImage, LoadError
 from jitonnx.runtime.mapping import Linked
-from jitonnx.runtime.native.emit import Code
+from jitonnx.runtime.native.functions import FunctionBuilder
+from jitonnx.support.kernel_cache import KernelCache
 from tests.runtime.kernels import SYMBOLS, compile_module, new_module, object_code
 
 
 def constant(name: str, value: int) -> bytes:
     module = new_module()
-    Code(module, f"i64 {name}()", exported=True).give(value)
+    FunctionBuilder(module, f"i64 {name}()", exported=True).give(value)
     return compile_module(module)
 
 

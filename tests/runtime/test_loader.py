@@ -6,13 +6,13 @@ import time
 import pytest
 
 from jitonnx.runtime.loader import CodeImage, LoadError, load
-from jitonnx.runtime.native.emit import EXTERNAL, Code
+from jitonnx.runtime.native.functions import EXTERNAL, FunctionBuilder
 from tests.runtime.kernels import SYMBOLS, compile_module, new_module, object_code
 
 
 def _constant(name: str, value: int) -> bytes:
     module = new_module()
-    Code(module, f"i64 {name}()", exported=True).give(value)
+    FunctionBuilder(module, f"i64 {name}()", exported=True).give(value)
     return compile_module(module)
 
 
@@ -50,7 +50,7 @@ def test_missing_symbols_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         load([object_code()], ["no_such_kernel"])
     monkeypatch.setitem(EXTERNAL, "no_such_function", "i64 no_such_function()")
     module = new_module()
-    code = Code(module, "i64 calls()", exported=True)
+    code = FunctionBuilder(module, "i64 calls()", exported=True)
     code.give(code.call("no_such_function"))
     with pytest.raises(LoadError):
         load([compile_module(module)], ["calls"])

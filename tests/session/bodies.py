@@ -12,8 +12,8 @@ import onnxruntime
 from onnx import helper
 
 from jitonnx import InferenceSession, load
+from jitonnx.api.saved.saving import model_info, write_cached
 from jitonnx.engine.pipeline import Engine
-from jitonnx.saved.saving import model_info, write_cached
 from tests.session.models import node
 
 AGAIN = 3

@@ -106,11 +106,11 @@ class _Writer:
             inputs.append(tensor(cache, ("k", self.size)))
         row = body.add("Identity", body.pick())
         early = rng.random() < 0.4
-        goes_on = body.truth() if early else body.add("Identity", told)
+        condition_out = body.truth() if early else body.add("Identity", told)
         graph_of = graph(
             body.nodes,
             [tensor(number, [], INT64), tensor(told, [], BOOL), *inputs],
-            [tensor(goes_on, [], BOOL), *outputs, tensor(row, None)],
+            [tensor(condition_out, [], BOOL), *outputs, tensor(row, None)],
             body.name(),
         )
         names = [self.name() for _ in range(len(outputs) + 1)]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import jitonnx
-from jitonnx.interpreter import evaluate
+from jitonnx.engine.interpreter import evaluate
 from jitonnx.model import load
 
 RUNS = 300

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import jitonnx
-from jitonnx import auto_precision
-from jitonnx.auto_precision import error_of
-from jitonnx.cli import main
+from jitonnx.api import auto_precision
+from jitonnx.api.auto_precision import error_of
+from jitonnx.api.session import InferenceSession
 from jitonnx.errors import InvalidArgument
-from jitonnx.session import InferenceSession
+from jitonnx.tools.cli import main
 from tests.session.models import model, node, tensor
 from tests.targets import needs_bfloat16_tiles
 

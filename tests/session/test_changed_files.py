@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import jitonnx
-from jitonnx import mapped
+from jitonnx.support import mapped_files
 from tests.session.models import INT64, model, node, tensor
 
 SCRIPT = """
@@ -72,16 +72,19 @@ def test_a_file_that_another_replaces_is_used_on(tmp_path: Path) -> None:
 
 def test_small_files_are_in_memory_and_changed_ones_are_not_read(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    path.write_bytes(b"a" * mapped.READ_BYTES)
+    path.write_bytes(b"a" * mapped_files.READ_BYTES)
     with open(path, "rb") as file:
-        view = mapped.content_of(file.fileno(), "file")
-    assert mapped.file_of(view) is None and view.readonly and view == b"a" * mapped.READ_BYTES
-    path.write_bytes(b"a" * (mapped.READ_BYTES + 8))
+        view = mapped_files.content_of(file.fileno(), "file")
+    assert mapped_files.file_of(view) is None and view.readonly and view == b"a" * mapped_files.READ_BYTES
+    path.write_bytes(b"a" * (mapped_files.READ_BYTES + 8))
     with open(path, "rb") as file:
-        array = np.frombuffer(mapped.content_of(file.fileno(), "file"), np.uint8)
-    owner = mapped.file_of(array[8:])
+        array = np.frombuffer(mapped_files.content_of(file.fileno(), "file"), np.uint8)
+    owner = mapped_files.file_of(array[8:])
     assert owner is not None
-    assert np.array_equal(mapped.copied(array[8:16]), array[8:16]) and mapped.file_of(mapped.copied(array)) is None
+    assert (
+        np.array_equal(mapped_files.copied(array[8:16]), array[8:16])
+        and mapped_files.file_of(mapped_files.copied(array)) is None
+    )
     os.truncate(path, 100)
-    with pytest.raises(mapped.FileChangedError, match="file was written to"):
-        mapped.copied(array)
+    with pytest.raises(mapped_files.FileChangedError, match="file was written to"):
+        mapped_files.copied(array)

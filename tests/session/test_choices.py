@@ -10,7 +10,7 @@ import jitonnx
 from bench import zoo
 from jitonnx.kernels.gemm.blas import BlasSpec
 from jitonnx.kernels.recurrent.spec import RecurrentSpec
-from jitonnx.target import host
+from jitonnx.target.machine import host
 from tests.targets import ON_X86_64
 
 

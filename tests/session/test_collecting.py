@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from jitonnx import InferenceSession, opening
+from jitonnx import InferenceSession
+from jitonnx.api import loading
 from tests.session import models
 
 
@@ -30,7 +31,7 @@ def collecting() -> Iterator[None]:
 
 @pytest.mark.usefixtures("collecting")
 def test_what_a_first_session_is_made_of_is_not_looked_through_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening, "_MANY_MODULES", 0)  # as where a start imports what this process has long imported
+    monkeypatch.setattr(loading, "_MANY_MODULES", 0)  # as where a start imports what this process has long imported
     young = _Cycle()
     found = weakref.ref(young)
     session = InferenceSession(models.relu_add())
@@ -49,7 +50,7 @@ def test_garbage_is_found_however_many_sessions_are_made() -> None:
     del garbage
     kept = []
     for _ in range(500):
-        with opening.without_collecting:
+        with loading.without_collecting:
             kept.append([[] for _ in range(2000)])  # a quarter more objects than there are, so that all are looked at
         if found() is None:
             break

@@ -18,13 +18,13 @@ import numpy as np
 import pytest
 
 import jitonnx
-from jitonnx import jobs
 from jitonnx.codegen import compiler
 from jitonnx.engine import pending
 from jitonnx.engine.pipeline import Engine
 from jitonnx.errors import Fail, InvalidArgument, ModelRequiresCompilation
-from jitonnx.jobs import BackgroundExecutor, Job, StoppedError
 from jitonnx.kernels.parts import packing
+from jitonnx.support import background_jobs
+from jitonnx.support.background_jobs import BackgroundExecutor, Job, StoppedError
 from tests.session import models
 from tests.session.models import model, node, tensor
 
@@ -380,12 +380,12 @@ def test_a_job_leaves_the_cores_and_pythons_lock_to_the_runs(monkeypatch: pytest
         return len(found)
 
     def work(stop: threading.Event) -> tuple[bool, int, float]:
-        return jobs.behind_runs(), packers(), sys.getswitchinterval()
+        return background_jobs.behind_runs(), packers(), sys.getswitchinterval()
 
     before = sys.getswitchinterval()
-    assert BackgroundExecutor().submit(work).wait() == (True, 1, pytest.approx(jobs.TURN_SECONDS))
-    assert not jobs.behind_runs()
-    while jobs._thread._thread is not None:
+    assert BackgroundExecutor().submit(work).wait() == (True, 1, pytest.approx(background_jobs.TURN_SECONDS))
+    assert not background_jobs.behind_runs()
+    while background_jobs._thread._thread is not None:
         time.sleep(0.001)
     assert sys.getswitchinterval() == before
 

@@ -15,7 +15,7 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Graph
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.onnx.selection import NonZero
-from jitonnx.runtime.cache import KernelCache
+from jitonnx.support.kernel_cache import KernelCache
 from tests.session.bodies import bytes_of, check, constant, graph, numbers
 from tests.session.models import BOOL, FLOAT, INT64, model, node, tensor
 
@@ -444,9 +444,9 @@ def captured_shape(kind: str) -> bytes:
     """A body that captures the shape of x, which is added to z."""
     expand = [node("Expand", ["value", "s"], ["e"]), node("ReduceSum", ["e"], ["sum"], keepdims=0)]
     if kind == "Loop":
-        nodes = [*expand, node("Add", ["state", "sum"], ["state_next"]), node("Identity", ["go"], ["goes_on"])]
+        nodes = [*expand, node("Add", ["state", "sum"], ["state_next"]), node("Identity", ["go"], ["condition_out"])]
         inputs = [tensor("i", (), INT64), tensor("go", (), BOOL), tensor("state", ())]
-        body = graph(nodes, inputs, [tensor("goes_on", (), BOOL), tensor("state_next", ())])
+        body = graph(nodes, inputs, [tensor("condition_out", (), BOOL), tensor("state_next", ())])
         control = node("Loop", ["times", "", "null"], ["y"], body=body)
     else:
         body = graph(expand, [], [tensor("sum", ())], "then")
@@ -477,9 +477,9 @@ def test_a_captured_shape_is_that_of_the_inputs(kind: str) -> None:
 
 def test_a_body_reads_what_a_feed_puts_in_the_place_of_an_initializer() -> None:
     body = graph(
-        [node("Add", ["state", "step"], ["state_next"]), node("Identity", ["go"], ["goes_on"])],
+        [node("Add", ["state", "step"], ["state_next"]), node("Identity", ["go"], ["condition_out"])],
         [tensor("i", (), INT64), tensor("go", (), BOOL), tensor("state", (3,))],
-        [tensor("goes_on", (), BOOL), tensor("state_next", (3,))],
+        [tensor("condition_out", (), BOOL), tensor("state_next", (3,))],
     )
     nodes = [node("Loop", ["times", "", "x"], ["y"], body=body)]
     inputs = [tensor("x", (3,)), tensor("times", (), INT64), tensor("step", (3,))]

@@ -15,9 +15,9 @@ import pytest
 
 from jitonnx import GraphOptimizationLevel, InferenceSession, SessionOptions, errors
 from jitonnx.codegen import build
-from jitonnx.defects import STRICT, DefectWarning
 from jitonnx.engine.pipeline import Engine
-from jitonnx.engine.programs import CompiledOutline
+from jitonnx.engine.programs import CompiledParametricProgram
+from jitonnx.ir.defects import STRICT, DefectWarning
 from jitonnx.ops.onnx.softmax import Softmax
 from jitonnx.passes.rewriting import Edit
 from jitonnx.plan import make
@@ -161,13 +161,13 @@ def test_an_engine_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("sizes", [("N", 4), (3, 4)])
 def test_a_program_that_cannot_be_made(sizes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """What fails in a run has the engine exchanged, for this run and those behind it."""
-    limit, whole, calls = 0, CompiledOutline.program, list[Any]()
+    limit, whole, calls = 0, CompiledParametricProgram.program, list[Any]()
 
     def program(compiled: Any, *arguments: Any) -> Any:
         calls.append(compiled)
         return broken() if len(calls) <= limit else whole(compiled, *arguments)
 
-    monkeypatch.setattr(CompiledOutline, "program", program)
+    monkeypatch.setattr(CompiledParametricProgram, "program", program)
     for times in (1, 2):
         limit = times
         calls.clear()

@@ -12,7 +12,7 @@ from onnx import helper, numpy_helper
 import jitonnx
 from jitonnx.engine import pipeline
 from jitonnx.kernels.parts.fixed24 import fit_24_bits
-from jitonnx.target import Target, host
+from jitonnx.target.machine import Target, host
 
 ort = pytest.importorskip("onnxruntime")
 

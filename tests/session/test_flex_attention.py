@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 from jitonnx import GraphOptimizationLevel, InferenceSession, SessionOptions, errors
-from jitonnx.interpreter import evaluate
+from jitonnx.engine.interpreter import evaluate
 from jitonnx.model import load
 
 RANDOM = np.random.default_rng(0)

@@ -11,17 +11,17 @@ import onnxruntime
 import pytest
 
 import jitonnx
-from jitonnx.computation import computations as c
-from jitonnx.computation.lowering import Lowered, lower
+from jitonnx.engine.interpreter import evaluate
 from jitonnx.engine.pipeline import Engine, Settings
-from jitonnx.explain import explain
-from jitonnx.interpreter import evaluate
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation.lowering import Lowered, lower
 from jitonnx.ir.dtypes import DType
 from jitonnx.model import load
-from jitonnx.plan.halves import place_halves
 from jitonnx.plan.selection import takes_epilogue
-from jitonnx.runtime.cache import KernelCache
-from jitonnx.target import Target
+from jitonnx.plan.storage_types import place_halves
+from jitonnx.support.kernel_cache import KernelCache
+from jitonnx.target.machine import Target
+from jitonnx.tools.explain import explain
 from tests.ops.interpret import interpret
 from tests.session.half_models import ELEMENTS, MODELS, Builder, elementwise, feed, in_float32
 from tests.targets import named, skip_unless_run_here

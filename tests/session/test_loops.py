@@ -535,7 +535,7 @@ def test_what_is_not_native_runs_in_the_schedule() -> None:
 
 
 def test_explain_shows_the_body() -> None:
-    from jitonnx.explain import explain
+    from jitonnx.tools.explain import explain
 
     session = InferenceSession(fibonacci())
     feed = {"x": np.array([1]), "y": np.array([2]), "n": np.array(3)}

@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 
 import jitonnx
-from jitonnx.engine.lru_cache import BackgroundLRUCache, LRUCache, When
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.extract import specialise
 from jitonnx.ir.types import TensorType
-from jitonnx.jobs import BackgroundExecutor
 from jitonnx.ops.onnx.arithmetic import Mul
+from jitonnx.support.background_jobs import BackgroundExecutor
+from jitonnx.support.lru_cache import BackgroundLRUCache, LRUCache, When
 from tests.passes.graphs import Build, normal
 from tests.session.models import model, node, tensor
 

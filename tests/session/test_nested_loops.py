@@ -16,7 +16,7 @@ from jitonnx.engine.schedule import HostStep
 from tests.session.bodies import assert_same, bytes_of, check, constant, graph, numbers
 from tests.session.models import BOOL, FLOAT, INT64, node, tensor
 from tests.session.random_loops import random_loops
-from tests.session.test_loop_links import Counter, by_python, compare, recording_all, run_natively
+from tests.session.test_loop_instructions import Counter, by_python, compare, recording_all, run_natively
 from tests.session.test_loops import loop_body
 
 __all__ = ["by_python", "recording_all"]

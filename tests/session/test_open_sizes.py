@@ -12,7 +12,7 @@ import pytest
 
 import jitonnx
 from jitonnx.codegen.objects import Objects
-from jitonnx.interpreter import on_numpy
+from jitonnx.engine.interpreter import on_numpy
 from tests.session.models import model, node, tensor
 
 Feeds = Iterable[Mapping[str, np.ndarray]]

@@ -15,7 +15,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 import jitonnx
-from jitonnx.interpreter import evaluate
+from jitonnx.engine.interpreter import evaluate
 from jitonnx.model import load
 
 FLOATS = ("float32", "float64", "float16")

@@ -17,16 +17,16 @@ from onnx import TensorProto, helper, numpy_helper
 import jitonnx
 from bench import zoo
 from bench.models import difference
+from jitonnx.engine.interpreter import evaluate
 from jitonnx.errors import Fail, InvalidArgument
-from jitonnx.interpreter import evaluate
 from jitonnx.ir.declaration import Declaration
 from jitonnx.ir.dims import Dim
 from jitonnx.ir.graph import Graph, Value
 from jitonnx.ir.schema import text_of
-from jitonnx.metadata import ModelMetadata
 from jitonnx.model import Model, load
+from jitonnx.model.optimized import optimize_file, write_optimized
 from jitonnx.ops.registry import registry
-from jitonnx.optimized import optimize_file, write_optimized
+from jitonnx.support.metadata import ModelMetadata
 from tests.plan.random_graphs import Recipe, recipes
 from tests.plan.random_steps import ELEMENTWISE, FLOATS, MIXED, MOVEMENT, ROWS, VISION
 from tests.session.bodies import assert_same, bytes_of, constant, graph, numbers
@@ -280,11 +280,11 @@ def test_control_flow(tmp_path: Path) -> None:
             node("If", ["large"], ["chosen"], then_branch=branches[0], else_branch=branches[1]),
             node("Shape", ["x"], ["rows_of_x"]),
             node("Expand", ["chosen", "rows_of_x"], ["spread"]),
-            node("Identity", ["going"], ["goes_on"]),
+            node("Identity", ["going"], ["condition_out"]),
             node("Identity", ["spread"], ["row"]),
         ],
         [scalar("number", INT64), scalar("going", BOOL), tensor("h", None)],
-        [scalar("goes_on", BOOL), tensor("spread", None), tensor("row", None)],
+        [scalar("condition_out", BOOL), tensor("spread", None), tensor("row", None)],
     )
     nodes = [weights, constant("bound", 0.5, FLOAT), node("Loop", ["times", "", "x"], ["last", "rows"], body=body)]
     source = bytes_of(

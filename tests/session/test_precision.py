@@ -11,14 +11,14 @@ import onnx
 import pytest
 
 import jitonnx
-from jitonnx.computation.lowering import lower
-from jitonnx.kernels.bfloat16.spec import BfloatSpec, MatricesSpec
+from jitonnx.ir.computation.lowering import lower
+from jitonnx.kernels.bfloat16.spec import Bfloat16Spec, BfmmlaSpec
 from jitonnx.kernels.parts.bfloat16 import TILE_FEATURES, rounded
 from jitonnx.model import load
 from jitonnx.passes.pipeline import optimize
 from jitonnx.plan.choices import Choices
 from jitonnx.plan.make import make_plan
-from jitonnx.target import host
+from jitonnx.target.machine import host
 from tests.session.models import model, node, tensor
 from tests.targets import ON_X86_64, named, needs_bfloat16_products, needs_bfloat16_tiles
 
@@ -406,9 +406,9 @@ def test_plans_for_other_cpus(cpu: str, kernels: int) -> None:
     graph = load(convolutions()[0]).graph
     optimize(graph, 99)
     plan = make_plan(lower(graph), named(cpu), Choices(precision="bfloat16"))
-    found = [call.spec for call in plan.calls if isinstance(call.spec, BfloatSpec)]
+    found = [call.spec for call in plan.calls if isinstance(call.spec, Bfloat16Spec)]
     assert len(found) == kernels
-    assert all(isinstance(spec, MatricesSpec) for spec in found)
+    assert all(isinstance(spec, BfmmlaSpec) for spec in found)
     assert any("bfloat16 was asked for" in note for note in plan.notes) is not bool(kernels)
 
 

@@ -107,6 +107,6 @@ def test_sessions_show_progress_unless_their_log_is_silent(
 def test_whoever_wants_to_show_it_otherwise_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(os.environ, "JITONNX_CACHE_DIR", str(tmp_path))
     calls = []
-    monkeypatch.setattr("jitonnx.session.progress", lambda done, total: calls.append((done, total)))
+    monkeypatch.setattr("jitonnx.api.session.progress", lambda done, total: calls.append((done, total)))
     jitonnx.InferenceSession(models.relu_add())
     assert calls == [(0, 1), (1, 1)]

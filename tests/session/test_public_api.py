@@ -144,7 +144,7 @@ def test_environment() -> None:
 
 
 def test_log_severity() -> None:
-    from jitonnx.log import logger
+    from jitonnx.support.log import logger
 
     before = logger.level
     for severity, level in enumerate((10, 20, 30, 40, 50)):
@@ -171,7 +171,7 @@ def _python(source: str, **variables: str) -> str:
 def test_import_is_cheap() -> None:
     modules = set(_python("import jitonnx, sys; print(*sys.modules)").split())
     assert "jitonnx" in modules
-    assert not {"numpy", "llvmlite", "google.protobuf", "jitonnx.session", "jitonnx.engine"} & modules
+    assert not {"numpy", "llvmlite", "google.protobuf", "jitonnx.api.session", "jitonnx.engine"} & modules
     timed = "import numpy, time; t = time.perf_counter(); import jitonnx; print(time.perf_counter() - t)"
     assert float(_python(timed)) < 0.1
 

@@ -19,7 +19,7 @@ from jitonnx.api.running import Runs
 from jitonnx.api.targets import in_place
 from jitonnx.engine.lent import Lent
 from jitonnx.engine.resized import Resized
-from jitonnx.plan import derivation
+from jitonnx.plan import size_program
 from tests.session.models import INT64, model, node, tensor
 
 WARM = 8
@@ -29,7 +29,7 @@ WARM = 8
 @pytest.fixture(autouse=True)
 def recording_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything is recorded as soon as it is met."""
-    monkeypatch.setattr(derivation, "_RECORDING_SECONDS", 60.0)
+    monkeypatch.setattr(size_program, "_RECORDING_SECONDS", 60.0)
 
 
 class Counter:

@@ -16,9 +16,9 @@ import pytest
 from onnx import numpy_helper
 
 import jitonnx
-from jitonnx.computation.computations import Slice
-from jitonnx.computation.lowering import Lowering
-from jitonnx.defects import STRICT, DefectWarning
+from jitonnx.ir.computation.computations import Slice
+from jitonnx.ir.computation.lowering import Lowering
+from jitonnx.ir.defects import STRICT, DefectWarning
 from jitonnx.plan import tensor as tensors
 from tests import guards
 
@@ -194,7 +194,7 @@ def test_a_wrong_plan_never_reads_beyond_memory(monkeypatch: pytest.MonkeyPatch)
 def test_a_kernel_that_would_go_beyond_its_operands_is_left_to_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     apply = tensors.apply_view
 
-    def beyond(view: Any, tensor: tensors.Tensor) -> tensors.Tensor | None:
+    def beyond(view: Any, tensor: tensors.StridedTensor) -> tensors.StridedTensor | None:
         seen = apply(view, tensor)
         return replace(seen, offset=seen.offset + 3) if isinstance(view, Slice) and seen is not None else seen
 

@@ -7,7 +7,7 @@ import pytest
 
 from bench import zoo
 from jitonnx import InferenceSession
-from jitonnx.explain import as_html, as_text, explain
+from jitonnx.tools.explain import as_html, as_text, explain
 
 pytestmark = pytest.mark.slow
 

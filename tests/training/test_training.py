@@ -11,7 +11,8 @@ import pytest
 from onnx import ModelProto, StringStringEntryProto, TensorProto, helper, numpy_helper
 
 import jitonnx
-from jitonnx import InferenceSession, TrainingSession, errors, training
+from jitonnx import InferenceSession, TrainingSession, errors
+from jitonnx.api import training
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 PREVIEW = "ai.onnx.preview.training"

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from jitonnx.computation import computations as c
-from jitonnx.computation import expr as e
-from jitonnx.computation.lowering import Lowering
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation import expressions as e
+from jitonnx.ir.computation.lowering import Lowering
 from jitonnx.ir.dims import DimLike, floor_divide, maximum
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
@@ -30,7 +30,7 @@ from jitonnx.ops.onnx.generators import Range
 from jitonnx.ops.onnx.logic import Where
 from jitonnx.ops.onnx.shape import Reshape, Squeeze, Transpose, Unsqueeze
 from jitonnx.ops.onnx.shape import Shape as ShapeOf
-from jitonnx.records import NamedTuple
+from jitonnx.support.records import NamedTuple
 
 
 class RotaryEmbedding(Contributed):

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from jitonnx.computation import expr as e
-from jitonnx.computation.lowering import Lowering
+from jitonnx.ir.computation import expressions as e
+from jitonnx.ir.computation.lowering import Lowering
 from jitonnx.ir.dims import DimLike, floor_divide, product
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
@@ -20,7 +20,7 @@ from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError
 from jitonnx.ops.base import widen
 from jitonnx.ops.microsoft.nbits import packed, unpacked
-from jitonnx.records import dataclass
+from jitonnx.support.records import dataclass
 
 GRANULARITIES = ("NONE", "PER_TENSOR", "PER_CHANNEL")
 _CACHES = {8: DType.INT8, 4: DType.UINT8}

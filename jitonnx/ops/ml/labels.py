@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from jitonnx.computation import computations as c
-from jitonnx.computation import expr as e
-from jitonnx.computation.lowering import Lowering
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation import expressions as e
+from jitonnx.ir.computation.lowering import Lowering
 from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.graph import Value
 from jitonnx.ir.inference import InferenceContext
@@ -157,7 +157,7 @@ def _bisected(to: Lowering, x: Value, keys: np.ndarray) -> Value:
 
 
 def named(parts: Any, names: tuple[str, ...], outputs: Sequence[Value]) -> list[Value]:
-    """A classifier's outputs with names in the place of the classes' numbers. parts: as in `Operator.taken_apart`."""
+    """A classifier's outputs with names in the place of the classes' numbers. parts: as in `Operator.decompose`."""
     table = LabelEncoder(keys_int64s=tuple(range(len(names))), values_strings=names)
     return [parts.add(table, outputs[0]), *outputs[1:]]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from jitonnx.computation import expr as e
-from jitonnx.computation.lowering import Lowering
+from jitonnx.ir.computation import expressions as e
+from jitonnx.ir.computation.lowering import Lowering
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.inference import InferenceContext
@@ -149,7 +149,7 @@ class LinearClassifier(Operator):
         labels = labelled(high.astype(np.int64), *(((), names) if self.classlabels_strings else (names, ())))
         return labels, scores
 
-    def taken_apart(self, parts: Any, inputs: Sequence[Value | None], outputs: int) -> Sequence[Value] | None:
+    def decompose(self, parts: Any, inputs: Sequence[Value | None], outputs: int) -> Sequence[Value] | None:
         names = self.classlabels_strings
         if not names or len(names) == 1:
             return None

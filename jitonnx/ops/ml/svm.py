@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from jitonnx.computation import expr as e
-from jitonnx.computation.lowering import Lowering
+from jitonnx.ir.computation import expressions as e
+from jitonnx.ir.computation.lowering import Lowering
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.inference import InferenceContext
@@ -190,7 +190,7 @@ class SVMClassifier(_Machine):
         kind = DType.STRING if self.classlabels_strings else DType.INT64
         return TensorType(kind, (rows,)), TensorType(DType.FLOAT, (rows, columns))
 
-    def taken_apart(self, parts: Any, inputs: Sequence[Value | None], outputs: int) -> Sequence[Value] | None:
+    def decompose(self, parts: Any, inputs: Sequence[Value | None], outputs: int) -> Sequence[Value] | None:
         """Names by the classes' numbers, probabilities by the pairs' decisions: both from generated code."""
         coupled = self._vectors > 0 and bool(self.prob_a) and self._classes > 1
         if not self.classlabels_strings and not coupled:

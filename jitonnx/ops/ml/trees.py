@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from jitonnx.computation import computations as c
-from jitonnx.computation import expr as e
-from jitonnx.computation.lowering import Lowering
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation import expressions as e
+from jitonnx.ir.computation.lowering import Lowering
 from jitonnx.ir.dims import minimum
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.forest import EQUAL, MODES, UNORDERED, Forest, of_nodes
@@ -255,7 +255,7 @@ class TreeEnsembleClassifier(_Nodes):
         kind = DType.STRING if self.classlabels_strings else DType.INT64
         return TensorType(kind, (rows,)), TensorType(DType.FLOAT, (rows, self._target_count()))
 
-    def taken_apart(self, parts: Any, inputs: Sequence[Value | None], outputs: int) -> Sequence[Value] | None:
+    def decompose(self, parts: Any, inputs: Sequence[Value | None], outputs: int) -> Sequence[Value] | None:
         if not self.classlabels_strings:
             return None
         numbers = {"classlabels_strings": None, "classlabels_int64s": tuple(range(self._target_count()))}

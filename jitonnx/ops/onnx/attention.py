@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from jitonnx.computation import computations as c
-from jitonnx.computation import expr as e
-from jitonnx.computation.lowering import Lowering
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation import expressions as e
+from jitonnx.ir.computation.lowering import Lowering
 from jitonnx.ir.dims import DimLike, floor_divide, maximum, minimum, not_negative
 from jitonnx.ir.dtypes import HALVES, DType
 from jitonnx.ir.graph import Value
@@ -18,7 +18,7 @@ from jitonnx.ir.inference import EXACT, InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import Shape, TensorType
 from jitonnx.ops.base import lower_halves, widen
-from jitonnx.records import NamedTuple
+from jitonnx.support.records import NamedTuple
 
 
 class _Heads(NamedTuple):

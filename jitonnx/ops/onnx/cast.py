@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from jitonnx import forks
-from jitonnx.computation import computations as c
-from jitonnx.computation import expr as e
-from jitonnx.computation.lowering import Lowering
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation import expressions as e
+from jitonnx.ir.computation.lowering import Lowering
 from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.graph import Value
 from jitonnx.ir.inference import InferenceContext
@@ -20,6 +19,7 @@ from jitonnx.ir.raw import RawNode
 from jitonnx.ir.strings import strings_of
 from jitonnx.ir.types import TensorType, is_symbolic
 from jitonnx.ops.base import FLOATS, INTEGERS
+from jitonnx.support import fork_safety
 
 _FLOAT8 = (DType.FLOAT8E4M3FN, DType.FLOAT8E4M3FNUZ, DType.FLOAT8E5M2, DType.FLOAT8E5M2FNUZ)
 _PLAIN = FLOATS | INTEGERS | {DType.BOOL}
@@ -195,7 +195,7 @@ def _low_bits(x: np.ndarray, dtype: DType) -> np.ndarray:
 
 def _to_float8(x: np.ndarray, dtype: DType, saturate: bool) -> np.ndarray:
     if saturate:
-        with forks.critical:
+        with fork_safety.critical:
             import ml_dtypes
 
         finfo: Any = ml_dtypes.finfo

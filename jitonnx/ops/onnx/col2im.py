@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from jitonnx.computation import computations as c
-from jitonnx.computation import expr as e
-from jitonnx.computation.lowering import Lowering
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation import expressions as e
+from jitonnx.ir.computation.lowering import Lowering
 from jitonnx.ir.dims import DimLike, floor_divide, maximum, product
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
@@ -20,7 +20,7 @@ from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.base import count_of, integers_of, lower_halves, widen
 from jitonnx.ops.windows import extent, per_axis, split_pads
-from jitonnx.records import NamedTuple
+from jitonnx.support.records import NamedTuple
 
 
 class _Blocks(NamedTuple):

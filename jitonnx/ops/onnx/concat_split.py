@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from jitonnx.computation import computations as c
-from jitonnx.computation.lowering import Lowering
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation.lowering import Lowering
 from jitonnx.ir.dims import DimLike, ceil_divide, maximum, minimum
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value

@@ -18,7 +18,7 @@ from jitonnx.ir.types import TensorType, Type
 from jitonnx.ops.base import normalize_axis
 from jitonnx.ops.onnx.concat_split import Concat
 from jitonnx.ops.onnx.identity import Identity
-from jitonnx.records import NamedTuple
+from jitonnx.support.records import NamedTuple
 
 
 class Body(Protocol):
@@ -93,9 +93,9 @@ class Loop(Operator):
 
     def _times(self, body: Graph, count: Value | None, condition: Value | None) -> DimLike | None:
         """How often the body runs, if that is known before the loop."""
-        goes_on, asked = body.outputs[0], body.inputs[1]
+        condition_out, asked = body.outputs[0], body.inputs[1]
         begins = condition is None or (condition.constant is not None and bool(condition.constant.all()))
-        always = goes_on is asked or (goes_on.constant is not None and bool(goes_on.constant.all()))
+        always = condition_out is asked or (condition_out.constant is not None and bool(condition_out.constant.all()))
         if count is None or count.contents is None or count.measured or not (begins and always):
             return None
         times = count.contents.reshape(-1)[0] - self.first
@@ -104,16 +104,16 @@ class Loop(Operator):
     def evaluate(self, *inputs: Any, bodies: Sequence[Body]) -> tuple[Any, ...]:
         count, condition, *state = (*inputs, None, None)[: max(len(inputs), 2)]
         limit = None if count is None else int(count.reshape(-1)[0])
-        goes_on = True if condition is None else bool(condition.reshape(-1)[0])
+        condition_out = True if condition is None else bool(condition.reshape(-1)[0])
         rows: list[list[Any]] | None = None
         number = self.first
-        while goes_on and (limit is None or number < limit):
+        while condition_out and (limit is None or number < limit):
             again, *results = bodies[0](np.array(number, np.int64), np.array(True), *state)
             state, made = results[: len(state)], results[len(state) :]
             rows = [[] for _ in made] if rows is None else rows
             for column, row in zip(rows, made, strict=True):
                 column.append(row)
-            goes_on = bool(again.reshape(-1)[0])
+            condition_out = bool(again.reshape(-1)[0])
             number += 1
         if rows is None:
             return (*state, *map(no_rows, bodies[0].types[1 + len(state) :]))
@@ -216,22 +216,23 @@ class Scan(Operator):
 class Parts(NamedTuple):
     """A Loop or Scan, taken apart: values of the graph around it, and of its body (which none of two share).
 
-    head: M and the condition of a Loop, None where they are absent; counted, told: the number of the iteration and the
-    condition in its body. Nothing of these for a Scan. initial: what is carried at first, carried: in an iteration,
-    handed_on: behind it. scanned: tensors, elements: what an iteration sees of them. captured: values of both graphs.
-    goes_on: the condition for a further iteration, None for a Scan. rows: what is stacked.
+    head: M and the condition of a Loop, None where they are absent; counted, trip_condition: the number of the
+    iteration and the condition in its body. Nothing of these for a Scan. initial: what is carried at first, carried: in
+    an iteration,
+    carried_out: behind it. scanned: tensors, elements: what an iteration sees of them. captured: values of both graphs.
+    condition_out: the condition for a further iteration, None for a Scan. rows: what is stacked.
     """
 
     head: tuple[Value | None, ...]
     counted: Value | None
-    told: Value | None
+    trip_condition: Value | None
     initial: tuple[Value, ...]
     carried: tuple[Value, ...]
-    handed_on: tuple[Value, ...]
+    carried_out: tuple[Value, ...]
     scanned: tuple[Value, ...]
     elements: tuple[Value, ...]
     captured: tuple[tuple[Value, Value], ...]
-    goes_on: Value | None
+    condition_out: Value | None
     rows: tuple[Value, ...]
 
     @property
@@ -242,22 +243,22 @@ class Parts(NamedTuple):
     @property
     def body_inputs(self) -> tuple[Value, ...]:
         """The inputs of the body."""
-        head = [value for value in (self.counted, self.told) if value is not None]
+        head = [value for value in (self.counted, self.trip_condition) if value is not None]
         return (*head, *self.carried, *self.elements, *(inner for _, inner in self.captured))
 
     @property
     def body_outputs(self) -> tuple[Value, ...]:
         """The outputs of the body."""
-        head = () if self.goes_on is None else (self.goes_on,)
-        return (*head, *self.handed_on, *self.rows)
+        head = () if self.condition_out is None else (self.condition_out,)
+        return (*head, *self.carried_out, *self.rows)
 
     @property
     def always(self) -> bool:
         """Whether the condition holds behind each iteration."""
-        goes_on = self.goes_on
-        if goes_on is None or goes_on is self.told:
+        condition_out = self.condition_out
+        if condition_out is None or condition_out is self.trip_condition:
             return True
-        return goes_on.constant is not None and bool(goes_on.constant.all())
+        return condition_out.constant is not None and bool(condition_out.constant.all())
 
 
 def plain(value: Value) -> Value:

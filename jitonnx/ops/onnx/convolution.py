@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from jitonnx.computation import computations as c
-from jitonnx.computation import expr as e
-from jitonnx.computation.lowering import Lowering
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation import expressions as e
+from jitonnx.ir.computation.lowering import Lowering
 from jitonnx.ir.dims import known, maximum
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
@@ -14,7 +14,7 @@ from jitonnx.ir.inference import EXACT, InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import Shape, TensorType
 from jitonnx.ops.base import factor, lower_halves, widen
-from jitonnx.ops.unfolding import convolve_transposed_unfolded, convolve_unfolded
+from jitonnx.ops.im2col import convolve_transposed_unfolded, convolve_unfolded
 from jitonnx.ops.windows import Windows, extent, padded, slide, spatial_rank, spread
 
 KERNEL_AXES, TRANSPOSED_KERNEL_AXES = 3, 2

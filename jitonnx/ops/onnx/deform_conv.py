@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
-from jitonnx.computation import computations as c
-from jitonnx.computation import expr as e
-from jitonnx.computation.lowering import Lowering
-from jitonnx.computation.sampling import sample
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation import expressions as e
+from jitonnx.ir.computation.lowering import Lowering
+from jitonnx.ir.computation.sampling import sample
 from jitonnx.ir.dims import DimLike, floor_divide, integers, known, product
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from jitonnx.computation.lowering import Lowering
+from jitonnx.ir.computation.lowering import Lowering
 from jitonnx.ir.dims import DimLike, floor_divide
 from jitonnx.ir.graph import Value
 from jitonnx.ir.inference import EXACT, InferenceContext

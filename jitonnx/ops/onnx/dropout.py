@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from jitonnx.computation import expr as e
-from jitonnx.computation.drawing import STANDARD, drawn, seeded
-from jitonnx.computation.lowering import Lowering
+from jitonnx.ir.computation import expressions as e
+from jitonnx.ir.computation.drawing import STANDARD, drawn, seeded
+from jitonnx.ir.computation.lowering import Lowering
 from jitonnx.ir.dtypes import HALVES, DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.inference import InferenceContext

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jitonnx.computation import expr as e
-from jitonnx.computation.lowering import Lowering
+from jitonnx.ir.computation import expressions as e
+from jitonnx.ir.computation.lowering import Lowering
 from jitonnx.ir.dims import DimLike, product
 from jitonnx.ir.graph import Value
 from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.base import lower_products, present, widen
-from jitonnx.records import dataclass
+from jitonnx.support.records import dataclass
 
 Labels = tuple[str, ...]
 

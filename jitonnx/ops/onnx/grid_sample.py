@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from jitonnx.computation import computations as c
-from jitonnx.computation import expr as e
-from jitonnx.computation.lowering import Lowering
-from jitonnx.computation.sampling import MODES, OUTSIDES, sample
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation import expressions as e
+from jitonnx.ir.computation.lowering import Lowering
+from jitonnx.ir.computation.sampling import MODES, OUTSIDES, sample
 from jitonnx.ir.dims import DimLike, known, product
 from jitonnx.ir.dtypes import HALVES, DType
 from jitonnx.ir.graph import Value

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from jitonnx.computation import expr as e
 from jitonnx.ir import dims
+from jitonnx.ir.computation import expressions as e
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.inference import InferenceContext

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from jitonnx.computation import computations as c
-from jitonnx.computation import expr as e
-from jitonnx.computation.lowering import Lowering
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation import expressions as e
+from jitonnx.ir.computation.lowering import Lowering
 from jitonnx.ir.graph import Value
 from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.base import lower_halves, widen
-from jitonnx.records import NamedTuple
+from jitonnx.support.records import NamedTuple
 
 _REDUCTIONS = ("none", "sum", "mean")
 

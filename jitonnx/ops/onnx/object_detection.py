@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from jitonnx.computation import computations as c
-from jitonnx.computation.lowering import Lowering
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation.lowering import Lowering
 from jitonnx.ir.dims import minimum
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value

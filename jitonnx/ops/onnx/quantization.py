@@ -13,9 +13,9 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from jitonnx.computation import computations as c
-from jitonnx.computation import expr as e
-from jitonnx.computation.lowering import Lowering
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation import expressions as e
+from jitonnx.ir.computation.lowering import Lowering
 from jitonnx.ir.dims import ceil_divide, known
 from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.graph import Value
@@ -23,8 +23,8 @@ from jitonnx.ir.inference import EXACT, InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import Shape, TensorType
 from jitonnx.ops.base import normalize_axis, widen
+from jitonnx.ops.im2col import convolve_unfolded
 from jitonnx.ops.onnx.convolution import ConvolutionAttributes, convolve
-from jitonnx.ops.unfolding import convolve_unfolded
 from jitonnx.ops.windows import Windows, slide, spatial_rank
 
 _BYTES = frozenset({DType.INT8, DType.UINT8})
@@ -520,7 +520,7 @@ def _multiply(to: Lowering, a: Value, a_zero: Value | None, b: Value, b_zero: Va
     weights = _constant(b, b_zero)
     if weights is None and min(len(a.shape), len(b.shape)) >= 2 and _one_zero(a_zero) and _one_zero(b_zero):
         zeros = [None if zero is None else _scalar(to, zero)[0] for zero in (a_zero, b_zero)]
-        return to.emit(c.IntegerProduct(), (a, b, *zeros), TensorType(DType.INT32, shape))
+        return to.emit(c.IntegerMatMul(), (a, b, *zeros), TensorType(DType.INT32, shape))
     if weights is None or not a.shape:
         left, right = _shift(to, a, a_zero, DType.INT32), _shift(to, b, b_zero, DType.INT32)
         return to.reshape(_rows_by_columns(to, left, right), shape)
@@ -620,7 +620,7 @@ def _with_middle(to: Lowering, sums: Value, total: Value, middle: int) -> Value:
 def _multiply_bytes(to: Lowering, rows: Value, columns: np.ndarray, zero: Value | None) -> Value:
     """rows [..., m, k] less their zero point times int8 columns [k, n]."""
     operands = (rows, to.constant(np.ascontiguousarray(columns)), *_scalar(to, zero))
-    return to.emit(c.IntegerMatMul(), operands, TensorType(DType.INT32, (*rows.shape[:-1], columns.shape[1])))
+    return to.emit(c.IntegerWeightMatMul(), operands, TensorType(DType.INT32, (*rows.shape[:-1], columns.shape[1])))
 
 
 def _scalar(to: Lowering, zero: Value | None) -> tuple[Value, ...]:

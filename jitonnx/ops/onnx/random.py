@@ -1,7 +1,7 @@
 """Random numbers.
 
 With a `seed` they are those of onnx's reference, the same in every run; without one they differ from run to run
-(`jitonnx.computation.drawing`). No pass merges or folds these operators (`deterministic`).
+(`jitonnx.ir.computation.drawing`). No pass merges or folds these operators (`deterministic`).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from jitonnx.computation import computations as c
-from jitonnx.computation import expr as e
-from jitonnx.computation.drawing import STANDARD, Distribution, drawn, normal, seeded, uniform
-from jitonnx.computation.lowering import Lowering
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation import expressions as e
+from jitonnx.ir.computation.drawing import STANDARD, Distribution, drawn, normal, seeded, uniform
+from jitonnx.ir.computation.lowering import Lowering
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.inference import InferenceContext

@@ -14,9 +14,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from jitonnx.computation import computations as c
-from jitonnx.computation import expr as e
-from jitonnx.computation.lowering import Lowering
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation import expressions as e
+from jitonnx.ir.computation.lowering import Lowering
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
@@ -25,7 +25,7 @@ from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType, contents_array
 from jitonnx.ops.base import lower_halves, widen
-from jitonnx.records import NamedTuple
+from jitonnx.support.records import NamedTuple
 
 
 class _Activation(NamedTuple):

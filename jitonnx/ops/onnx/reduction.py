@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from jitonnx.computation import computations as c
-from jitonnx.computation import expr as e
-from jitonnx.computation.lowering import Lowering
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation import expressions as e
+from jitonnx.ir.computation.lowering import Lowering
 from jitonnx.ir.dims import maximum, product
 from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.graph import Value
@@ -39,7 +39,7 @@ class _Reduce(Operator):
     """It goes over `axes`; over all of them if there are none given (over none with noop_with_empty_axes)."""
 
     kind: ClassVar[str]
-    """The computation's kind (see `jitonnx.computation.computations.Reduce`)."""
+    """The computation's kind (see `jitonnx.ir.computation.computations.Reduce`)."""
     axes_since: ClassVar[int] = 18
     """The axes are an input since this version."""
 

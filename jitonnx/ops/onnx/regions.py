@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from jitonnx.computation import computations as c
-from jitonnx.computation.lowering import Lowering
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation.lowering import Lowering
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.inference import InferenceContext
@@ -13,7 +13,7 @@ from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.base import lower_halves, widen
-from jitonnx.records import NamedTuple
+from jitonnx.support.records import NamedTuple
 
 _MODES = ("avg", "max")
 _COORDINATES = ("half_pixel", "output_half_pixel")

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from jitonnx.computation import computations as c
-from jitonnx.computation import expr as e
-from jitonnx.computation.lowering import Lowering
-from jitonnx.computation.resampling import COORDINATES, NEAREST, axis_table, resample, scaled
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation import expressions as e
+from jitonnx.ir.computation.lowering import Lowering
+from jitonnx.ir.computation.resampling import COORDINATES, NEAREST, axis_table, resample, scaled
 from jitonnx.ir.dims import DimLike, floor_divide, known, maximum, minimum
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
@@ -20,7 +20,7 @@ from jitonnx.ir.operator import InferenceError, Operator, as_tuple, internal
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import Shape, TensorType
 from jitonnx.ops.base import lower_floating, normalize_axis, open_like, widen
-from jitonnx.records import NamedTuple
+from jitonnx.support.records import NamedTuple
 
 _SMALL = frozenset({DType.INT8, DType.UINT8, DType.INT16, DType.UINT16})
 _POLICIES = ("stretch", "not_larger", "not_smaller")

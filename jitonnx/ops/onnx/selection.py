@@ -10,8 +10,8 @@ from math import prod
 
 import numpy as np
 
-from jitonnx.computation import computations as c
-from jitonnx.computation.lowering import Lowering
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation.lowering import Lowering
 from jitonnx.ir.dims import minimum, product
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value

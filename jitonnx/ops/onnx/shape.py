@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jitonnx.computation.lowering import Lowering
+from jitonnx.ir.computation.lowering import Lowering
 from jitonnx.ir.dims import Dim, DimLike, floor_divide, product
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value

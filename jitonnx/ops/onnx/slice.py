@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from jitonnx.computation.lowering import Lowering
+from jitonnx.ir.computation.lowering import Lowering
 from jitonnx.ir.dims import DimLike, ceil_divide, maximum, minimum, not_negative
 from jitonnx.ir.graph import Node, Value
 from jitonnx.ir.inference import EXACT, InferenceContext

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from jitonnx.computation import computations as c
-from jitonnx.computation import expr as e
-from jitonnx.computation.lowering import Lowering
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation import expressions as e
+from jitonnx.ir.computation.lowering import Lowering
 from jitonnx.ir.dims import product
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jitonnx.computation import expr as e
+from jitonnx.ir.computation import expressions as e
 from jitonnx.ops.onnx.arithmetic import Unary
 
 

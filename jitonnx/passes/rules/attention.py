@@ -23,11 +23,11 @@ from jitonnx.ops.onnx.matmul import MatMul
 from jitonnx.ops.onnx.reduction import ReduceMax
 from jitonnx.ops.onnx.shape import Expand, Reshape, Transpose
 from jitonnx.ops.onnx.softmax import Softmax
-from jitonnx.passes.index import Affine, Analysis
+from jitonnx.passes.index_functions import Affine, Analysis
 from jitonnx.passes.pattern import flatten_product, flatten_sum
 from jitonnx.passes.report import Reason
 from jitonnx.passes.rewriting import Decline, Edit, Level, Result, array, producer, ranked, rule, scalar
-from jitonnx.records import dataclass
+from jitonnx.support.records import dataclass
 
 BLOCKED = -1e30
 """A mask that adds this or less makes a weight exactly 0, whatever (sane) score it is added to."""

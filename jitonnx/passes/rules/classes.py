@@ -13,7 +13,7 @@ from jitonnx.passes.rewriting import Edit, Result, rule
 @rule("names of classes", equation="classifier with names = names of (classifier with numbers)")
 def names_of_classes(node: Node, edit: Edit) -> Result:
     """Labels that are strings, looked up by the numbers of classes; probabilities of support vector machines."""
-    return node.operator.taken_apart(edit, node.inputs, len(node.outputs))
+    return node.operator.decompose(edit, node.inputs, len(node.outputs))
 
 
 RULES = (names_of_classes,)

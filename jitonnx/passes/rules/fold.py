@@ -14,16 +14,16 @@ from jitonnx.ir.dims import DimLike, known
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Node, Value
 from jitonnx.ir.operator import Operator, evaluate_arrays
-from jitonnx.mapped import release_pages
 from jitonnx.ops.onnx.arithmetic import Add, Div, Mul, Pow, Sub
 from jitonnx.ops.onnx.cast import Cast
 from jitonnx.ops.onnx.generators import ConstantOfShape
 from jitonnx.ops.onnx.logic import And, Not, Or, Where, Xor
 from jitonnx.ops.onnx.quantization import DequantizeLinear
 from jitonnx.ops.onnx.shape import Expand, Reshape
-from jitonnx.passes.index import Analysis
+from jitonnx.passes.index_functions import Analysis
 from jitonnx.passes.report import Reason
 from jitonnx.passes.rewriting import Decline, Edit, Result, array, producer, ranked, rule
+from jitonnx.support.mapped_files import release_pages
 
 SMALL = 1 << 20
 """Constants of up to so many bytes are always worth having."""

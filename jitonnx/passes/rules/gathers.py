@@ -19,7 +19,7 @@ from jitonnx.ops.onnx.concat_split import Concat
 from jitonnx.ops.onnx.gather import Gather, GatherElements, GatherND
 from jitonnx.ops.onnx.scatter import ScatterND
 from jitonnx.ops.onnx.shape import Expand
-from jitonnx.passes.index import Affine, Analysis, fit
+from jitonnx.passes.index_functions import Affine, Analysis, fit
 from jitonnx.passes.report import Reason
 from jitonnx.passes.rewriting import Decline, Edit, Result, array, producer, ranked, rule
 from jitonnx.passes.views import slice_node

@@ -26,7 +26,7 @@ from jitonnx.passes.rules import control
 def changed(node: Node, parts: Parts, nodes: Sequence[Node], edit: Edit) -> tuple[Value, ...]:
     """The outputs of a loop with these parts, whose body has these nodes."""
     copy = copied(node.bodies[0], nodes, parts.body_inputs, parts.body_outputs)
-    names = [f"{node.name}_{place}" for place in range(len(parts.handed_on) + len(parts.rows))]
+    names = [f"{node.name}_{place}" for place in range(len(parts.carried_out) + len(parts.rows))]
     given = [*parts.arguments, *(outer for outer, _ in parts.captured)]
     return edit.add_loop(node, given, copy, len(parts.captured), names)
 
@@ -44,7 +44,7 @@ def loop_invariants(node: Node, edit: Edit) -> Result:
     parts = parts_of(node)
     if parts is None:
         return None
-    still = [before is behind for before, behind in zip(parts.carried, parts.handed_on, strict=True)]
+    still = [before is behind for before, behind in zip(parts.carried, parts.carried_out, strict=True)]
     if not any(still):
         return None
     pairs = zip(parts.initial, parts.carried, strict=True)
@@ -52,7 +52,7 @@ def loop_invariants(node: Node, edit: Edit) -> Result:
     rest = parts._replace(
         initial=without(parts.initial, still),
         carried=without(parts.carried, still),
-        handed_on=without(parts.handed_on, still),
+        carried_out=without(parts.carried_out, still),
         captured=(*parts.captured, *moved),
     )
     made = iter(changed(node, rest, list(node.bodies[0]), edit))
@@ -143,7 +143,7 @@ def _counts_up(gather: Node, parts: Parts, outer: dict[Value, Value]) -> bool:
         return True
     if index not in parts.carried:
         return False
-    behind = producer(parts.handed_on[parts.carried.index(index)], Add, Sub)
+    behind = producer(parts.carried_out[parts.carried.index(index)], Add, Sub)
     return behind is not None and index in behind.inputs and any(scalar(one) in (1, -1) for one in behind.inputs)
 
 
@@ -197,7 +197,7 @@ def peeled(node: Node, edit: Edit) -> Result:
     times, condition = parts.head
     if all(_is_tensor(value) for value in parts.carried) or not all(map(_is_tensor, parts.initial)):
         return None
-    if node.operator.first or (times is not None and (scalar(times) or 0) < 1) or parts.goes_on is None:
+    if node.operator.first or (times is not None and (scalar(times) or 0) < 1) or parts.condition_out is None:
         return None
     if condition is not None and not (condition.constant is not None and condition.constant.all()):
         return None
@@ -205,13 +205,13 @@ def peeled(node: Node, edit: Edit) -> Result:
     begins = [edit.constant(np.array(0, np.int64)), edit.constant(np.array(True))]
     captured = [outer for outer, _ in parts.captured]
     first = _settled(body, [*begins, *parts.initial, *captured], edit)
-    count = len(parts.handed_on)
-    handed_on = first.outputs[1 : 1 + count]
+    count = len(parts.carried_out)
+    carried_out = first.outputs[1 : 1 + count]
     if not all(map(_is_tensor, first.outputs)):
         return None
-    assert parts.counted is not None and parts.told is not None
-    rest = _settled(body, [parts.counted, parts.told, *handed_on, *captured], edit)
-    if [value.type for value in rest.outputs[1 : 1 + count]] != [value.type for value in handed_on]:
+    assert parts.counted is not None and parts.trip_condition is not None
+    rest = _settled(body, [parts.counted, parts.trip_condition, *carried_out, *captured], edit)
+    if [value.type for value in rest.outputs[1 : 1 + count]] != [value.type for value in carried_out]:
         return None
     results = edit.inline(first, [*begins, *parts.initial, *captured])
     names = [f"{node.name}_{place}" for place in range(len(node.outputs))]
@@ -268,11 +268,11 @@ def appended(node: Node, edit: Edit) -> Result:
     parts = parts_of(node)
     if parts is None:
         return None
-    axes = [appended_axis(before, behind) or 0 for before, behind in zip(parts.carried, parts.handed_on, strict=True)]
+    axes = [appended_axis(before, behind) or 0 for before, behind in zip(parts.carried, parts.carried_out, strict=True)]
     if not any(axes):
         return None
     (body,) = node.bodies
-    joined = [value for value, axis in zip(parts.handed_on, axes, strict=True) if axis]
+    joined = [value for value, axis in zip(parts.carried_out, axes, strict=True) if axis]
     if len(set(joined)) < len(joined) or not all(map(ranked, (one.producer for one in joined if one.producer))):
         return None
     copy = copied(body, list(body), parts.body_inputs, parts.body_outputs)
@@ -324,7 +324,7 @@ UNROLLED_NODES = 64
 def unrolled(node: Node, edit: Edit) -> Result:
     """Short loops of few nodes, whose iterations are counted before the run, are no loops: also within others."""
     parts = parts_of(node)
-    if parts is None or not parts.always or not all(map(_is_tensor, (*parts.handed_on, *parts.rows))):
+    if parts is None or not parts.always or not all(map(_is_tensor, (*parts.carried_out, *parts.rows))):
         return None
     numbers, (body,) = _iterations(node, parts), node.bodies
     if numbers is None or len(numbers) * len(body) > UNROLLED_NODES:

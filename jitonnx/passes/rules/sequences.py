@@ -34,7 +34,7 @@ from jitonnx.ops.onnx.sequence import (
 from jitonnx.ops.onnx.shape import Unsqueeze
 from jitonnx.passes.rewriting import Edit, Result, array, producer, rule, scalar
 from jitonnx.passes.rules.loops import changed, copied, without
-from jitonnx.records import NamedTuple
+from jitonnx.support.records import NamedTuple
 
 PARTS = 256
 """A tensor that is split into more parts than this, of given sizes, stays a sequence."""
@@ -215,20 +215,20 @@ def appended(node: Node, edit: Edit) -> Result:
     parts = parts_of(node)
     assert parts is not None
     (body,) = node.bodies
-    found = [_appended(body, *carried) for carried in zip(parts.initial, parts.carried, parts.handed_on, strict=True)]
+    found = [_appended(body, *carried) for carried in zip(parts.initial, parts.carried, parts.carried_out, strict=True)]
     gone = [value is not None for value in found]
     if not any(gone):
         return None
-    states = zip(parts.carried, parts.handed_on, gone, strict=True)
+    states = zip(parts.carried, parts.carried_out, gone, strict=True)
     lists = {one for before, behind, is_gone in states if is_gone for one in (*_uses(before), *_uses(behind))}
     rest = parts._replace(
         initial=without(parts.initial, gone),
         carried=without(parts.carried, gone),
-        handed_on=without(parts.handed_on, gone),
+        carried_out=without(parts.carried_out, gone),
         rows=(*parts.rows, *(value for value in found if value is not None)),
     )
     made = changed(node, rest, [one for one in body if one not in lists], edit)
-    kept, rows = iter(made[: len(rest.handed_on)]), made[len(rest.handed_on) :]
+    kept, rows = iter(made[: len(rest.carried_out)]), made[len(rest.carried_out) :]
     stacks = iter(rows[len(parts.rows) :])
     results = []
     for initial, is_gone in zip(parts.initial, gone, strict=True):

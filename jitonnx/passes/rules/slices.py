@@ -12,7 +12,7 @@ from jitonnx.ops.onnx.matmul import Gemm, MatMul
 from jitonnx.ops.onnx.shape import Reshape, Squeeze
 from jitonnx.ops.onnx.slice import Slice
 from jitonnx.passes.rewriting import Edit, Result, array, producer, ranked, rule, scalar
-from jitonnx.records import NamedTuple
+from jitonnx.support.records import NamedTuple
 
 
 class Place(NamedTuple):

@@ -26,7 +26,7 @@ from jitonnx.ops.onnx.normalization import (
 from jitonnx.ops.onnx.shape import Transpose
 from jitonnx.passes.report import Reason
 from jitonnx.passes.rewriting import Decline, Edit, Result, array, ranked, rule
-from jitonnx.records import dataclass
+from jitonnx.support.records import dataclass
 
 LARGE = 1 << 20
 """Weights of more bytes are not copied while somebody else reads them too."""

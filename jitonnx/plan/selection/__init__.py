@@ -10,8 +10,8 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from jitonnx.computation import computations as c
-from jitonnx.computation.lowering import Statement
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation.lowering import Statement
 from jitonnx.ir.graph import Value
 
 SELECTORS: dict[type[c.Computation], str] = {
@@ -27,19 +27,19 @@ SELECTORS: dict[type[c.Computation], str] = {
     c.MatMul: "products.matmul",
     c.Attention: "products.attention",
     c.LinearAttention: "linear_attention.linear_attention",
-    c.CacheUpdate: "caches.update",
+    c.CacheUpdate: "kv_cache.update",
     c.Pool: "pooling.pool",
     c.LocalResponseNormalize: "lrn.local_response_normalize",
     c.Draw: "drawing.draw",
     c.Search: "drawing.search",
     c.Determinant: "determinants.determinant",
     c.Check: "checking.check",
-    c.Fold: "folding.fold",
+    c.Fold: "col2im.fold",
     c.Resize: "resizing.resize",
-    c.NonZero: "choosing.non_zero",
-    c.Compress: "choosing.compress",
-    c.Unique: "choosing.unique",
-    c.NonMaxSuppression: "choosing.non_max_suppression",
+    c.NonZero: "data_dependent.non_zero",
+    c.Compress: "data_dependent.compress",
+    c.Unique: "data_dependent.unique",
+    c.NonMaxSuppression: "data_dependent.non_max_suppression",
     c.RoiAlign: "regions.roi_align",
     c.Sample: "sampling.sample",
     c.Softmax: "rows.softmax",
@@ -54,12 +54,12 @@ SELECTORS: dict[type[c.Computation], str] = {
     c.GroupNormalize: "rows.group_normalize",
     c.Recurrent: "recurrent.recurrent",
     c.Convolution: "convolution.convolution",
-    c.BfloatMatMul: "bfloats.matmul",
-    c.BfloatConvolution: "bfloats.convolution",
-    c.BfloatProduct: "bfloat_products.product_of_matrices",
-    c.IntegerMatMul: "integers.matmul",
-    c.IntegerConvolution: "integers.convolution",
-    c.IntegerProduct: "integer_products.product_of_matrices",
+    c.Bfloat16WeightMatMul: "bfloat16.matmul",
+    c.Bfloat16Convolution: "bfloat16.convolution",
+    c.Bfloat16MatMul: "bfloat16_matrices.product_of_matrices",
+    c.IntegerWeightMatMul: "integer.matmul",
+    c.IntegerConvolution: "integer.convolution",
+    c.IntegerMatMul: "integer_matrices.product_of_matrices",
     c.NBitsMatMul: "nbits.matmul",
     c.TransposedConvolution: "transposed.transposed_convolution",
 }
@@ -67,8 +67,8 @@ SELECTORS: dict[type[c.Computation], str] = {
 
 _EPILOGUE = (
     *(c.MatMul, c.Convolution, c.TransposedConvolution, c.Pool, c.GroupNormalize, c.Normalize),
-    *(c.IntegerMatMul, c.IntegerConvolution, c.IntegerProduct),
-    *(c.BfloatMatMul, c.BfloatConvolution, c.BfloatProduct, c.NBitsMatMul),
+    *(c.IntegerWeightMatMul, c.IntegerConvolution, c.IntegerMatMul),
+    *(c.Bfloat16WeightMatMul, c.Bfloat16Convolution, c.Bfloat16MatMul, c.NBitsMatMul),
 )
 
 

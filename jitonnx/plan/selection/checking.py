@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jitonnx.computation import computations as c
-from jitonnx.computation.lowering import Statement
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation.lowering import Statement
 from jitonnx.ir.dims import product
 from jitonnx.kernels.check.spec import CheckBuffers, CheckSizes, CheckSpec
 from jitonnx.plan.calls import KernelCall

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jitonnx.computation import computations as c
-from jitonnx.computation.lowering import Statement
+from jitonnx.emit.arguments import by_name
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation.lowering import Statement
 from jitonnx.ir.dims import COMMON_SIZES, DimLike, concrete, integers, known, product, usual
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
-from jitonnx.kernels.arguments import by_name
 from jitonnx.kernels.convolution.choose import choose_convolution, choose_depthwise_planes
 from jitonnx.kernels.convolution.problem import ConvolutionBuffers, Problem
 from jitonnx.kernels.convolution.spec import (
@@ -54,7 +54,7 @@ from jitonnx.plan.selection.windows import (
     writing,
 )
 from jitonnx.plan.tensor import (
-    Tensor,
+    StridedTensor,
     broadcast_to,
     channels_last_order,
     is_channels_last,
@@ -118,7 +118,7 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
         _direct(planner, group, computation, x, weights, y)
 
 
-def _stays_planar(planner: Planner, group: Group, x: Tensor) -> bool:
+def _stays_planar(planner: Planner, group: Group, x: StridedTensor) -> bool:
     """Whether an image lies in planes of pixels, its 1x1 convolution is wanted so, and is cheaper so.
 
     Two copies are spared, one if not all pixels are read, but then vectors are of pixels, not of output channels: 49
@@ -135,7 +135,7 @@ def _stays_planar(planner: Planner, group: Group, x: Tensor) -> bool:
     return -(-pixels // lanes) * outputs * channels <= pixels * -(-outputs // lanes) * channels + copies
 
 
-def _between_planes(planner: Planner, group: Group, x: Tensor) -> Tensor | None:
+def _between_planes(planner: Planner, group: Group, x: StridedTensor) -> StridedTensor | None:
     """Tell where a result is bound for, if that and x lie in planes of pixels."""
     assert group.output is not None
     target = planner.destination(group.output)
@@ -147,7 +147,9 @@ def _between_planes(planner: Planner, group: Group, x: Tensor) -> Tensor | None:
     return target
 
 
-def _planar_product(planner: Planner, group: Group, weights: Tensor, x: Tensor, bias: Value | None) -> None:
+def _planar_product(
+    planner: Planner, group: Group, weights: StridedTensor, x: StridedTensor, bias: Value | None
+) -> None:
     """A 1x1 convolution as weights times planes: [M, C] @ [N, C, pixels]."""
     assert group.output is not None
     y = planner.place(group.output)
@@ -160,7 +162,7 @@ def _planar_product(planner: Planner, group: Group, weights: Tensor, x: Tensor, 
     gemm(planner, group, matrix, planes, out, _planes, order=tuple(range(x.rank)))
 
 
-def _read_pixels(planner: Planner, computation: c.Convolution, x: Tensor) -> Tensor:
+def _read_pixels(planner: Planner, computation: c.Convolution, x: StridedTensor) -> StridedTensor:
     """The pixels that a 1x1 convolution with strides reads: those of planes side by side, others evenly spaced.
 
     With their copy, a product takes 0.9 to 0.96 of the time of a kernel for windows.
@@ -177,7 +179,7 @@ def _read_pixels(planner: Planner, computation: c.Convolution, x: Tensor) -> Ten
 
 
 def _depthwise_in_planes(
-    planner: Planner, group: Group, computation: c.Convolution, weights: np.ndarray, x: Tensor
+    planner: Planner, group: Group, computation: c.Convolution, weights: np.ndarray, x: StridedTensor
 ) -> DepthwisePlanesSpec | None:
     """The kernel of a depthwise convolution from planes of pixels to such, where that is faster; else None."""
     outputs, own_channels, *kernel = weights.shape
@@ -195,8 +197,8 @@ def _planar_depthwise(
     group: Group,
     computation: c.Convolution,
     spec: DepthwisePlanesSpec,
-    weights: Tensor,
-    x: Tensor,
+    weights: StridedTensor,
+    x: StridedTensor,
     bias: Value | None,
 ) -> None:
     """Calls the kernel that `_depthwise_in_planes` chose."""
@@ -213,7 +215,7 @@ def _planar_depthwise(
     planner.call(call)
 
 
-def _planes(tensor: Tensor) -> Tensor | None:
+def _planes(tensor: StridedTensor) -> StridedTensor | None:
     """An image [N, C, spatial...] as matrices [N, C, pixels]; None if its pixels are not evenly spaced."""
     matrix = pixels_as_rows(tensor)
     if matrix is None:
@@ -245,12 +247,12 @@ def takes_scaling(statement: Statement, factors: Value) -> bool:
     return by_channel and fewer and _is_matrix_product(statement.computation, array)
 
 
-def _by_channel(factors: Tensor) -> Tensor:
+def _by_channel(factors: StridedTensor) -> StridedTensor:
     """Factors [images or 1, channels, 1...] as a matrix."""
     return replace(factors, shape=factors.shape[:2], strides=factors.strides[:2])
 
 
-def _scaled_image(planner: Planner, scaling: Group, x: Tensor) -> Tensor:
+def _scaled_image(planner: Planner, scaling: Group, x: StridedTensor) -> StridedTensor:
     """The image multiplied, where the product behind it cannot do that: its pixels are not evenly spaced."""
     assert scaling.expr is not None
     target = planner.temporary(x.shape, x.dtype, channels_last_order(x.rank))
@@ -261,8 +263,8 @@ def _scaled_image(planner: Planner, scaling: Group, x: Tensor) -> Tensor:
 
 
 def _without_dead_taps(
-    computation: c.Convolution, weights: Tensor, x: Tensor, y: Tensor
-) -> tuple[c.Convolution, Tensor]:
+    computation: c.Convolution, weights: StridedTensor, x: StridedTensor, y: StridedTensor
+) -> tuple[c.Convolution, StridedTensor]:
     """The convolution without taps that read only padding: widely dilated kernels on small images have such."""
     shape, strides, offset = list(weights.shape), list(weights.strides), weights.offset
     before = list(computation.pads_before)
@@ -282,7 +284,9 @@ def _without_dead_taps(
     return replace(computation, pads_before=tuple(before), pads_after=(0,) * len(before)), pruned
 
 
-def _without_steps(computation: c.Convolution, weights: Tensor, x: Tensor) -> tuple[c.Convolution, Tensor]:
+def _without_steps(
+    computation: c.Convolution, weights: StridedTensor, x: StridedTensor
+) -> tuple[c.Convolution, StridedTensor]:
     """The convolution of the pixels that are read alone: along an axis of one tap, strides can be x's instead. Where
     pixels lie side by side they stay so, for kernels that read planes."""
     strides, shape, steps = list(computation.strides), list(x.shape), list(x.strides)
@@ -301,11 +305,18 @@ def _without_steps(computation: c.Convolution, weights: Tensor, x: Tensor) -> tu
 PLANAR_CHANNELS = 4
 
 
-def _has_few_channels(x: Tensor, computation: c.Convolution) -> bool:
+def _has_few_channels(x: StridedTensor, computation: c.Convolution) -> bool:
     return isinstance(x.shape[1], int) and x.shape[1] <= PLANAR_CHANNELS and computation.group == 1
 
 
-def _volume(planner: Planner, group: Group, computation: c.Convolution, x: Tensor, weights: Tensor, y: Tensor) -> None:
+def _volume(
+    planner: Planner,
+    group: Group,
+    computation: c.Convolution,
+    x: StridedTensor,
+    weights: StridedTensor,
+    y: StridedTensor,
+) -> None:
     """A convolution over three axes as one of images."""
     assert group.output is not None
     if has_depth_taps_alone(computation, weights.shape) and _depth_alone(planner, group, computation, x, weights, y):
@@ -322,7 +333,12 @@ def _volume(planner: Planner, group: Group, computation: c.Convolution, x: Tenso
 
 
 def _depth_alone(
-    planner: Planner, group: Group, computation: c.Convolution, x: Tensor, weights: Tensor, y: Tensor
+    planner: Planner,
+    group: Group,
+    computation: c.Convolution,
+    x: StridedTensor,
+    weights: StridedTensor,
+    y: StridedTensor,
 ) -> bool:
     """A convolution that has depth taps alone, of the volume as images; False if its slices are copied instead.
 
@@ -349,7 +365,7 @@ def _depth_alone(
 
 
 def _kernel_spec(
-    planner: Planner, computation: c.Convolution, x: Tensor, weights: Tensor, y: Tensor
+    planner: Planner, computation: c.Convolution, x: StridedTensor, weights: StridedTensor, y: StridedTensor
 ) -> DirectSpec | DepthwiseSpec | WinogradSpec:
     """The kernel for images x and y."""
     out_channels, own_channels, *kernel = _image_shape(weights.shape)
@@ -376,9 +392,9 @@ def _direct(
     planner: Planner,
     group: Group,
     computation: c.Convolution,
-    x: Tensor,
-    weights: Tensor,
-    y: Tensor,
+    x: StridedTensor,
+    weights: StridedTensor,
+    y: StridedTensor,
     rows: RowStrides = pixel_strides,
 ) -> None:
     """Calls the kernel for images x and y; `rows`: how its epilogue addresses tensors of the result's shape."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jitonnx.computation.lowering import Statement
+from jitonnx.ir.computation.lowering import Statement
 from jitonnx.ir.dims import product
 from jitonnx.kernels.determinant.spec import DeterminantGiven, DeterminantSpec
 from jitonnx.kernels.parts.layouts import UnaryBuffers

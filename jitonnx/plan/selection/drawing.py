@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jitonnx.computation import computations as c
-from jitonnx.computation.lowering import Statement
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation.lowering import Statement
 from jitonnx.ir.dims import product
 from jitonnx.ir.dtypes import DType
 from jitonnx.kernels.random.spec import (
@@ -22,7 +22,7 @@ from jitonnx.kernels.random.spec import (
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.tables import SeededTable
-from jitonnx.plan.tensor import Tensor, row_major
+from jitonnx.plan.tensor import StridedTensor, row_major
 
 if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
@@ -37,7 +37,7 @@ def draw(planner: Planner, group: Group, statement: Statement) -> None:
     if computation.seed is not None:
         maker = SeededTable(computation.distribution, computation.seed, value.dtype)
         table = planner.computed(maker, 0, (count,), (count,), value.dtype)
-        numbers = Tensor(table.buffer, 0, value.shape, row_major(value.shape))
+        numbers = StridedTensor(table.buffer, 0, value.shape, row_major(value.shape))
         if planner.destination(value) is None:
             planner.bind(value, numbers)
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jitonnx.computation.lowering import Statement
+from jitonnx.ir.computation.lowering import Statement
 from jitonnx.ir.dims import DimLike, concrete, product
 from jitonnx.ir.dtypes import DType
 from jitonnx.kernels.dynamic_quantization.spec import (

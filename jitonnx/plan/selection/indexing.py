@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jitonnx.computation import computations as c
-from jitonnx.computation.lowering import Statement
+from jitonnx.emit.arguments import by_name
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation.lowering import Statement
 from jitonnx.ir.dims import DimLike, known, product
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
-from jitonnx.kernels.arguments import by_name
 from jitonnx.kernels.gather.spec import (
     PIECES,
     GatherBuffers,
@@ -35,7 +35,7 @@ from jitonnx.kernels.scatter.spec import (
 )
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
-from jitonnx.plan.tensor import Tensor
+from jitonnx.plan.tensor import StridedTensor
 
 if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
@@ -104,7 +104,7 @@ def gather_nd(planner: Planner, group: Group, statement: Statement) -> None:
 def _gather_rows(
     planner: Planner,
     statement: Statement,
-    tensors: tuple[Tensor, Tensor, Tensor],
+    tensors: tuple[StridedTensor, StridedTensor, StridedTensor],
     sizes: GatherRowsGiven,
     extents: Sequence[DimLike],
 ) -> None:
@@ -117,7 +117,7 @@ def _gather_rows(
     planner.call(KernelCall(spec, buffers, sizes, label="gather", reason="rows copied by index"))
 
 
-def _error_word(planner: Planner, statement: Statement, extents: Sequence[DimLike]) -> Tensor:
+def _error_word(planner: Planner, statement: Statement, extents: Sequence[DimLike]) -> StridedTensor:
     """The word that a kernel sets where an index of input 1 is outside its axis: a flag, unless all are known to fit.
 
     extents: of the axis that indices select from, or of those that the indices along their last axis do.
@@ -164,7 +164,10 @@ def gather_elements(planner: Planner, group: Group, statement: Statement) -> Non
 
 
 def _gather_elements(
-    planner: Planner, statement: Statement, tensors: tuple[Tensor, Tensor, Tensor], sizes: GatherElementsGiven
+    planner: Planner,
+    statement: Statement,
+    tensors: tuple[StridedTensor, StridedTensor, StridedTensor],
+    sizes: GatherElementsGiven,
 ) -> None:
     data, indices, out = tensors
     spec = GatherElementsSpec(indices.dtype.numpy.name, data.dtype.itemsize)
@@ -173,7 +176,7 @@ def _gather_elements(
     planner.call(KernelCall(spec, buffers, sizes, label="gather elements", reason="elements copied by index"))
 
 
-def _gather_operands(planner: Planner, statement: Statement) -> tuple[Tensor, Tensor, Tensor]:
+def _gather_operands(planner: Planner, statement: Statement) -> tuple[StridedTensor, StridedTensor, StridedTensor]:
     """Data and indices, dense, and a dense place for the result."""
     data, indices = statement.inputs[:2]
     assert data is not None and indices is not None
@@ -181,7 +184,7 @@ def _gather_operands(planner: Planner, statement: Statement) -> tuple[Tensor, Te
     return planner.dense(data), planner.dense(indices), out
 
 
-def _dense_place(planner: Planner, value: Value) -> Tensor:
+def _dense_place(planner: Planner, value: Value) -> StridedTensor:
     """Tell where a result is written row-major, without gaps."""
     if value.dtype is DType.STRING:
         # Strings are Python's objects, which native code must not touch.
@@ -232,7 +235,7 @@ def scatter_nd(planner: Planner, group: Group, statement: Statement) -> None:
     _scatter(planner, statement, spec, (indices, updates, out), sizes, out.shape[:width])
 
 
-def _scatter_operands(planner: Planner, statement: Statement) -> tuple[Tensor, Tensor, Tensor]:
+def _scatter_operands(planner: Planner, statement: Statement) -> tuple[StridedTensor, StridedTensor, StridedTensor]:
     """Indices and updates, dense, and a dense place for the result that holds the data.
 
     Data that nobody else reads was made there already (see `Placement`); other data is copied.
@@ -251,7 +254,7 @@ def _scatter(
     planner: Planner,
     statement: Statement,
     spec: ScatterElementsSpec | ScatterRowsSpec,
-    tensors: tuple[Tensor, Tensor, Tensor],
+    tensors: tuple[StridedTensor, StridedTensor, StridedTensor],
     sizes: ScatterElementsGiven | ScatterRowsGiven,
     extents: Sequence[DimLike],
 ) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jitonnx.computation import computations as c
-from jitonnx.computation.lowering import Statement
+from jitonnx.emit.arguments import by_name
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation.lowering import Statement
 from jitonnx.ir.graph import Value
-from jitonnx.kernels.arguments import by_name
 from jitonnx.kernels.linear_attention.spec import LinearAttentionBuffers, LinearAttentionSizes, LinearAttentionSpec
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
-from jitonnx.plan.tensor import Tensor
+from jitonnx.plan.tensor import StridedTensor
 
 if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
@@ -62,7 +62,7 @@ def linear_attention(planner: Planner, group: Group, statement: Statement) -> No
     planner.call(KernelCall(spec, buffers, sizes, label="linear attention", reason="step by step"))
 
 
-def _rows(planner: Planner, value: Value) -> Tensor:
+def _rows(planner: Planner, value: Value) -> StridedTensor:
     """An operand whose last axis lies without gaps."""
     tensor = planner.tensor(value)
     return tensor if tensor.strides[3] == 1 or tensor.shape[3] == 1 else planner.copy(tensor, ORDER, "needed as rows")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jitonnx.computation.lowering import Statement
+from jitonnx.ir.computation.lowering import Statement
 from jitonnx.kernels.lookup.spec import LookupBuffers, LookupGiven, LookupSpec
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jitonnx.computation import computations as c
-from jitonnx.computation.lowering import Statement
+from jitonnx.emit.arguments import by_name
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation.lowering import Statement
 from jitonnx.ir.dtypes import DType
-from jitonnx.kernels.arguments import by_name
 from jitonnx.kernels.lrn.spec import LRNSpec
 from jitonnx.kernels.parts.layouts import Pixels, UnaryBuffers
 from jitonnx.plan.calls import KernelCall

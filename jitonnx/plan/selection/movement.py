@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jitonnx.computation import computations as c
-from jitonnx.computation.lowering import Statement
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation.lowering import Statement
 from jitonnx.kernels.pad.spec import PadBuffers, PadGiven, PadSpec
 from jitonnx.kernels.parts.axes import MAX_RANK
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.region import memory_order
-from jitonnx.plan.tensor import Tensor
+from jitonnx.plan.tensor import StridedTensor
 
 if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
@@ -76,6 +76,6 @@ def pad(planner: Planner, group: Group, statement: Statement) -> None:
     planner.call(call)
 
 
-def _along_rows(tensor: Tensor, order: Sequence[int]) -> bool:
+def _along_rows(tensor: StridedTensor, order: Sequence[int]) -> bool:
     """Whether elements lie side by side along the last axis of `order`."""
     return not order or tensor.strides[order[-1]] == 1 or tensor.shape[order[-1]] == 1

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jitonnx.computation import computations as c
-from jitonnx.computation.lowering import Statement
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation.lowering import Statement
 from jitonnx.ir.dims import DimLike, minimum, product
 from jitonnx.ir.dtypes import DType
 from jitonnx.kernels.nbits.spec import FEW_ROWS, NBitsBuffers, NBitsGiven, RowsBuffers, RowsSizes, RowsSpec, choose
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.selection.windows import evenly_spaced, place_rows, row_strides
-from jitonnx.plan.tensor import Tensor
+from jitonnx.plan.tensor import StridedTensor
 
 if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
@@ -36,7 +36,7 @@ def matmul(planner: Planner, group: Group, statement: Statement) -> None:
     blocks = scales.shape[1]
     assert isinstance(blocks, int), "Bug: constant scales have a symbolic size"
 
-    def prepare() -> tuple[Tensor, ...]:
+    def prepare() -> tuple[StridedTensor, ...]:
         return _prepared(planner, rows, a, (m, k, a_row), blocks)
 
     prepared, factors = planner.prepared(a, prepare, rows)
@@ -69,8 +69,8 @@ _HOW = {
 
 
 def _prepared(
-    planner: Planner, spec: RowsSpec, a: Tensor, sizes: tuple[DimLike, DimLike, DimLike], blocks: int
-) -> tuple[Tensor, ...]:
+    planner: Planner, spec: RowsSpec, a: StridedTensor, sizes: tuple[DimLike, DimLike, DimLike], blocks: int
+) -> tuple[StridedTensor, ...]:
     """The rows of `a` as products read them, and their factors."""
     m, k, a_row = sizes
     few = minimum(m, FEW_ROWS)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from jitonnx.emit.arguments import by_name
 from jitonnx.ir.dims import DimLike
-from jitonnx.kernels.arguments import by_name
-from jitonnx.plan.tensor import Tensor, pair
+from jitonnx.plan.tensor import StridedTensor, pair
 
 
-def planes(x: Tensor) -> dict[str, DimLike]:
+def planes(x: StridedTensor) -> dict[str, DimLike]:
     """The arguments of `Planes`: x is [N, C, spatial...]; one axis is a height of 1."""
     return {
         **by_name("images channels", x.shape[:2]),
@@ -16,7 +16,7 @@ def planes(x: Tensor) -> dict[str, DimLike]:
     }
 
 
-def planes_to_planes(x: Tensor, y: Tensor) -> dict[str, DimLike]:
+def planes_to_planes(x: StridedTensor, y: StridedTensor) -> dict[str, DimLike]:
     """The arguments of `PlanesToPlanes`, for tensors as of `planes`."""
     return {
         **planes(x),

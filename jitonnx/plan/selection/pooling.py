@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from jitonnx.computation import computations as c
-from jitonnx.computation.lowering import Statement
+from jitonnx.emit.arguments import by_name
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation.lowering import Statement
 from jitonnx.ir.dims import DimLike, integers, known, not_negative, usual
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
-from jitonnx.kernels.arguments import by_name
 from jitonnx.kernels.parts.layouts import UnaryBuffers
 from jitonnx.kernels.pooling.spec import (
     ELEMENTS,
@@ -26,7 +26,7 @@ from jitonnx.plan.copies import COPY_COST
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.selection.planes import planes_to_planes
 from jitonnx.plan.tensor import (
-    Tensor,
+    StridedTensor,
     channels_last_order,
     in_planes,
     is_channels_last,
@@ -34,7 +34,7 @@ from jitonnx.plan.tensor import (
     pixel_strides,
     plane_strides,
 )
-from jitonnx.records import dataclass
+from jitonnx.support.records import dataclass
 
 if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
@@ -92,7 +92,7 @@ def _pool_channels_last(planner: Planner, group: Group, statement: Statement) ->
     planner.call(call)
 
 
-def _pool_planes(planner: Planner, group: Group, computation: c.Pool, x: Tensor) -> None:
+def _pool_planes(planner: Planner, group: Group, computation: c.Pool, x: StridedTensor) -> None:
     assert group.output is not None
     order = tuple(range(x.rank))
     bound = planner.destination(group.output) is not None
@@ -139,7 +139,7 @@ def _is_for_planes(planner: Planner, group: Group, statement: Statement) -> bool
     return planes < last
 
 
-def _steps_forwards(image: Tensor) -> bool:
+def _steps_forwards(image: StridedTensor) -> bool:
     """Whether all steps between pixels, rows and planes are known and forwards, as the kernel's windows need it."""
     steps = [stride for stride, dim in zip(image.strides, image.shape, strict=True) if dim != 1]
     return all(step != 0 and not_negative(step) for step in steps)
@@ -166,7 +166,7 @@ class _Window:
     padded: bool
 
     @classmethod
-    def of(cls, computation: c.Pool, x: Tensor, y: Value) -> _Window | None:
+    def of(cls, computation: c.Pool, x: StridedTensor, y: Value) -> _Window | None:
         """None where the kernel for planes does not do it. Sizes that only a run tells are taken for usual ones."""
         strides, kernel = pair(computation.strides, 1), pair(computation.kernel, 1)
         pads = (computation.pads_before, computation.pads_after)
@@ -201,7 +201,7 @@ class _Window:
         return self.outputs * -(-self.channels // lanes) * (self.taps + _VECTOR_COST)
 
 
-def _index_strides(x: Tensor, storage_order: int) -> list[DimLike]:
+def _index_strides(x: StridedTensor, storage_order: int) -> list[DimLike]:
     """What a step along image, channel and the spatial axes adds to an index into the flattened operand."""
     axes = _spatial(x.shape[2:], 1)
     steps: list[DimLike] = []

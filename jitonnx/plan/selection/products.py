@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from jitonnx.computation import computations as c
-from jitonnx.computation.lowering import Statement
+from jitonnx.emit.arguments import by_name
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation.lowering import Statement
 from jitonnx.ir.dims import DimLike, concrete, evaluate, known, product, usual, variables
 from jitonnx.ir.dtypes import HALVES, DType
-from jitonnx.kernels.arguments import by_name
 from jitonnx.kernels.attention.spec import AttentionBuffers, AttentionSizes
 from jitonnx.kernels.attention.spec import choose as choose_attention
 from jitonnx.kernels.gemm.blas import BlasBuffers, BlasGiven, BlasSpec
@@ -23,8 +23,8 @@ from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.placement import HEADS_INSIDE
 from jitonnx.plan.region import region_call
-from jitonnx.plan.tensor import Tensor, broadcast_to, reshape_strides
-from jitonnx.records import dataclass
+from jitonnx.plan.tensor import StridedTensor, broadcast_to, reshape_strides
+from jitonnx.support.records import dataclass
 
 if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
@@ -47,7 +47,7 @@ def matmul(planner: Planner, group: Group, statement: Statement) -> None:
         gemm(planner, group, *rows, lambda tensor: _permuted(tensor, order), order=order)
 
 
-def _order_of_rows(a: Tensor) -> tuple[int, ...] | None:
+def _order_of_rows(a: StridedTensor) -> tuple[int, ...] | None:
     """The order of a's axes in which the leading ones are rows of one matrix; None if they are or never can be.
 
     With another order of the result's rows, each matrix of a is multiplied alone, and reads b anew.
@@ -60,12 +60,12 @@ def _order_of_rows(a: Tensor) -> tuple[int, ...] | None:
     return None
 
 
-def as_rows(tensor: Tensor) -> tuple[DimLike, ...] | None:
+def as_rows(tensor: StridedTensor) -> tuple[DimLike, ...] | None:
     """The stride of a tensor's leading axes, seen as one; None if they do not lie so."""
     return reshape_strides(tensor.shape[:-1], tensor.strides[:-1], (product(tensor.shape[:-1]),))
 
 
-def _permuted(tensor: Tensor, order: Sequence[int]) -> Tensor:
+def _permuted(tensor: StridedTensor, order: Sequence[int]) -> StridedTensor:
     shape, strides = (tuple(row[axis] for axis in order) for row in (tensor.shape, tensor.strides))
     return replace(tensor, shape=shape, strides=strides)
 
@@ -75,7 +75,7 @@ _TURNED, _TURNED_SIDE = 1 << 14, 16
 have: tasks that copy their rows fetch a line for each element. 256 x 512 x 128 takes 0.9 of the time so."""
 
 
-def _is_turned(a: Tensor) -> bool:
+def _is_turned(a: StridedTensor) -> bool:
     """Whether a matrix of some size lies transposed."""
     if a.rank < 2 or a.constant is not None or a.strides[-2] != 1 or a.strides[-1] == 1:
         return False
@@ -86,13 +86,13 @@ def _is_turned(a: Tensor) -> bool:
 def gemm(
     planner: Planner,
     group: Group,
-    a: Tensor,
-    b: Tensor,
-    out: Tensor,
-    as_matrix: Callable[[Tensor], Tensor | None] = lambda tensor: tensor,
-    factors: Tensor | None = None,
+    a: StridedTensor,
+    b: StridedTensor,
+    out: StridedTensor,
+    as_matrix: Callable[[StridedTensor], StridedTensor | None] = lambda tensor: tensor,
+    factors: StridedTensor | None = None,
     order: Sequence[int] | None = None,
-    wanted: Tensor | None = None,
+    wanted: StridedTensor | None = None,
 ) -> None:
     """The call out = epilogue(a @ b) for tensors of shapes [..., m, k], [..., k, n] and [..., m, n].
 
@@ -144,7 +144,7 @@ def gemm(
 
 
 def product_sizes(
-    shape: Matrices, n: DimLike, k: DimLike, a_column: DimLike, b: Tensor, b_batch: Sequence[DimLike]
+    shape: Matrices, n: DimLike, k: DimLike, a_column: DimLike, b: StridedTensor, b_batch: Sequence[DimLike]
 ) -> GemmGiven:
     """The sizes that kernels are given of a @ b.
 
@@ -166,7 +166,9 @@ def product_sizes(
     )
 
 
-def two_loops(planner: Planner, a: Tensor, b: Tensor, out: Tensor) -> tuple[Tensor, Tensor, Matrices]:
+def two_loops(
+    planner: Planner, a: StridedTensor, b: StridedTensor, out: StridedTensor
+) -> tuple[StridedTensor, StridedTensor, Matrices]:
     """Operands whose leading axes at most two loops go along, copied where they have to be; and the product then."""
     batch, m = out.shape[:-2], out.shape[-2]
     shape = _merged(batch, m, a, b, out)
@@ -180,7 +182,9 @@ def two_loops(planner: Planner, a: Tensor, b: Tensor, out: Tensor) -> tuple[Tens
     return a, b, shape
 
 
-def _scaled(planner: Planner, spec: GemmSpec, packed: Tensor, factors: Tensor, n: DimLike) -> Tensor:
+def _scaled(
+    planner: Planner, spec: GemmSpec, packed: StridedTensor, factors: StridedTensor, n: DimLike
+) -> StridedTensor:
     """Packed weights with their rows multiplied by factors [images, k]: new memory [images, packed elements]."""
     images, k = factors.shape
     assert isinstance(n, int) and isinstance(k, int), "Bug: constant weights have symbolic sizes"
@@ -201,7 +205,9 @@ def _scaled(planner: Planner, spec: GemmSpec, packed: Tensor, factors: Tensor, n
     return scaled
 
 
-def _blas(planner: Planner, group: Group, shape: Matrices, a: Tensor, b: Tensor, out: Tensor) -> bool:
+def _blas(
+    planner: Planner, group: Group, shape: Matrices, a: StridedTensor, b: StridedTensor, out: StridedTensor
+) -> bool:
     """Call a BLAS for a single product of matrices that it can read, and do the epilogue in place; whether it could."""
     turned = [tensor.strides[-1] != 1 for tensor in (a, b)]
     rows = [shape.a_row, b.strides[-2]]
@@ -303,7 +309,9 @@ class Matrices:
         return self.outer * self.inner if known((self.outer, self.inner)) else None  # type: ignore[return-value]
 
 
-def _merged(batch: Sequence[DimLike], m: DimLike, a: Tensor, b: Tensor, out: Tensor) -> Matrices | None:
+def _merged(
+    batch: Sequence[DimLike], m: DimLike, a: StridedTensor, b: StridedTensor, out: StridedTensor
+) -> Matrices | None:
     """The product with all leading axes among a's rows if b has none, else as at most two loops over matrices."""
     lead_a, lead_b, lead_c = a.strides[:-2], b.strides[:-2], out.strides[:-2]
     if all(stride == 0 or dim == 1 for stride, dim in zip(lead_b, batch, strict=True)):
@@ -330,7 +338,7 @@ def _merged(batch: Sequence[DimLike], m: DimLike, a: Tensor, b: Tensor, out: Ten
     return Matrices(m, outer, inner, a.strides[-2], out.strides[-2], *zip(first, second, strict=True))
 
 
-def matrix_rows(tensor: Tensor | None, shape: Matrices) -> tuple[DimLike, DimLike, DimLike] | None:
+def matrix_rows(tensor: StridedTensor | None, shape: Matrices) -> tuple[DimLike, DimLike, DimLike] | None:
     """Strides of an epilogue operand of shape [..., m, n]."""
     if tensor is None:
         return None

@@ -7,24 +7,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jitonnx.computation import computations as c
-from jitonnx.computation import expr as e
-from jitonnx.computation.lowering import Statement
+from jitonnx.emit.arguments import by_name
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation import expressions as e
+from jitonnx.ir.computation.lowering import Statement
 from jitonnx.ir.dims import Dim, known
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.types import TensorType
-from jitonnx.kernels.arguments import by_name
 from jitonnx.kernels.parts.fixed24 import fit_24_bits
 from jitonnx.kernels.recurrent.spec import GATES, RecurrentBuffers, RecurrentSizes, RecurrentSpec, joins
 from jitonnx.kernels.recurrent.spec import choose as choose_recurrent
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.region import region_call
-from jitonnx.plan.selection import bfloats
+from jitonnx.plan.selection import bfloat16
 from jitonnx.plan.selection.products import as_rows, gemm
 from jitonnx.plan.selection.recurrent_weights import biases, input_matrix, packed_recurrence, zeros
-from jitonnx.plan.tensor import Tensor, row_major
+from jitonnx.plan.tensor import StridedTensor, row_major
 
 if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
@@ -94,13 +94,13 @@ def _in_fixed_point(planner: Planner, recurrence: np.ndarray | None, batch: Dim 
     320 units as long, of 384 1.34 times as long; a GRU of 256 units 0.81 and 0.94).
     """
     target = planner.target
-    near = target.l2_bytes * _SHARE_OF_L2 if target.waits_for_l3 else target.l1_bytes
+    prefetch_distance = target.l2_bytes * _SHARE_OF_L2 if target.waits_for_l3 else target.l1_bytes
     return (
         recurrence is not None
         and planner.choices.fixed24
         and target.shifts_pairs
         and recurrence.dtype == np.float32
-        and recurrence[0].nbytes > near
+        and recurrence[0].nbytes > prefetch_distance
         and batch == 1
         and fit_24_bits(recurrence)
     )
@@ -118,8 +118,8 @@ def _in_bfloat16(planner: Planner, recurrence: np.ndarray | None, batch: Dim | i
 
 
 def _input_products(
-    planner: Planner, group: Group, x: Value, matrix: Tensor, bias: Tensor, rows: Value | None
-) -> Tensor:
+    planner: Planner, group: Group, x: Value, matrix: StridedTensor, bias: StridedTensor, rows: Value | None
+) -> StridedTensor:
     """X · Wᵀ + bias for all steps: [steps, batch, directions * gates * hidden]; rows: how many of them are read."""
     steps, batch, _ = x.shape
     columns = matrix.shape[1]
@@ -132,14 +132,14 @@ def _input_products(
     if as_rows(given) is None:  # the steps of a sequence, one after the other: each step would read the weights anew
         given = planner.copy(given, (0, 1, 2), "its steps and sequences lie in another order than those of the gates")
     if planner.rounds_products and x.dtype is DType.FLOAT and matrix.constant is not None:
-        bfloats.product(planner, inner, given, matrix, gates)
+        bfloat16.product(planner, inner, given, matrix, gates)
     else:
         wanted = None if rows is None else planner.dense(rows)
         gemm(planner, inner, given, matrix, gates, wanted=wanted)
     return gates
 
 
-def _with_bias(planner: Planner, x: Value, bias: Tensor) -> Tensor:
+def _with_bias(planner: Planner, x: Value, bias: StridedTensor) -> StridedTensor:
     """Products of all steps that are there, + bias: [steps, batch, directions * gates * hidden]."""
     given = planner.dense(x)
     if bias.constant is not None and not bias.constant.any():
@@ -167,9 +167,9 @@ def _time_loop(
     group: Group,
     statement: Statement,
     spec: RecurrentSpec,
-    gates: Tensor,
+    gates: StridedTensor,
     directions: int,
-    constants: list[Tensor],
+    constants: list[StridedTensor],
 ) -> None:
     computation = statement.computation
     assert isinstance(computation, c.Recurrent)
@@ -178,7 +178,7 @@ def _time_loop(
     hidden = computation.hidden
     y = planner.place(statement.outputs[0])
     states = [planner.place(value) for value in statement.outputs[1:]]
-    given: list[Tensor] = []
+    given: list[StridedTensor] = []
     for value, is_state in ((peepholes, False), (lengths, False), (initial_h, True), (initial_c, True)):
         if value is not None:
             given.append(planner.dense(value))

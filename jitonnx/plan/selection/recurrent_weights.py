@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jitonnx.computation import computations as c
-from jitonnx.computation import expr as e
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation import expressions as e
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.graph import Value
 from jitonnx.kernels.recurrent.spec import GATES, RecurrentSpec
 from jitonnx.plan.region import region_call
-from jitonnx.plan.tensor import Tensor
+from jitonnx.plan.tensor import StridedTensor
 
 if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _REASON = "weights that a run computes"
 
 
-def input_matrix(planner: Planner, w: Value) -> Tensor:
+def input_matrix(planner: Planner, w: Value) -> StridedTensor:
     """W [directions, gates * hidden, inputs] of all directions as one matrix [inputs, columns]."""
     array = planner.tensor(w).constant
     if array is not None:
@@ -35,7 +35,7 @@ def input_matrix(planner: Planner, w: Value) -> Tensor:
     return replace(tensor, shape=(inputs, directions * columns), strides=(1, inputs))
 
 
-def packed_recurrence(planner: Planner, spec: RecurrentSpec, r: Value) -> Tensor:
+def packed_recurrence(planner: Planner, spec: RecurrentSpec, r: Value) -> StridedTensor:
     """R as `RecurrentSpec.pack` lays it out."""
     array = planner.tensor(r).constant
     if array is not None:
@@ -66,7 +66,7 @@ def packed_recurrence(planner: Planner, spec: RecurrentSpec, r: Value) -> Tensor
 
 def biases(
     planner: Planner, b: Value | None, computation: c.Recurrent, directions: int, like: Value
-) -> tuple[Tensor, Tensor]:
+) -> tuple[StridedTensor, StridedTensor]:
     """The bias that the input products take, [directions * gates * hidden], and the recurrent one, [directions,
     hidden].
 
@@ -81,7 +81,7 @@ def biases(
     source, target = planner.dense(b), planner.temporary((directions, half), like.dtype)
     summed = 2 * hidden if inside else half
 
-    def part(tensor: Tensor, start: int, count: int) -> Tensor:
+    def part(tensor: StridedTensor, start: int, count: int) -> StridedTensor:
         return _view(tensor, start, (directions, count), tensor.strides)
 
     total = e.operand(0, like.dtype) + e.operand(1, like.dtype)
@@ -96,7 +96,9 @@ def biases(
     return replace(target, shape=(directions * half,), strides=(1,)), recurrent
 
 
-def _constant_biases(planner: Planner, bias: np.ndarray, hidden: int, inside: bool) -> tuple[Tensor, Tensor]:
+def _constant_biases(
+    planner: Planner, bias: np.ndarray, hidden: int, inside: bool
+) -> tuple[StridedTensor, StridedTensor]:
     half = bias.shape[1] // 2
     inputs, recurrent = bias[:, :half], bias[:, half:].copy()
     kept = np.zeros((len(bias), hidden), bias.dtype)
@@ -106,12 +108,14 @@ def _constant_biases(planner: Planner, bias: np.ndarray, hidden: int, inside: bo
     return planner.constant((inputs + recurrent).reshape(-1)), planner.constant(kept)
 
 
-def zeros(planner: Planner, tensor: Tensor, reason: str) -> Tensor:
+def zeros(planner: Planner, tensor: StridedTensor, reason: str) -> StridedTensor:
     """Fill memory with zeros."""
     expr = e.constant(0, tensor.dtype)
     planner.call(region_call([expr], [], [tensor], label="zeros", origin=(), reason=reason))
     return tensor
 
 
-def _view(tensor: Tensor, start: DimLike, shape: Sequence[DimLike], strides: Sequence[DimLike] = ()) -> Tensor:
+def _view(
+    tensor: StridedTensor, start: DimLike, shape: Sequence[DimLike], strides: Sequence[DimLike] = ()
+) -> StridedTensor:
     return replace(tensor, offset=tensor.offset + start, shape=tuple(shape), strides=tuple(strides))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jitonnx.computation import computations as c
-from jitonnx.computation.lowering import Statement
-from jitonnx.kernels.arguments import by_name
+from jitonnx.emit.arguments import by_name
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation.lowering import Statement
 from jitonnx.kernels.roi_align.spec import RoiAlignBuffers, RoiAlignGiven, RoiAlignSpec, bits
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group

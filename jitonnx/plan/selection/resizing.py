@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jitonnx.computation import computations as c
-from jitonnx.computation.lowering import Statement
-from jitonnx.computation.resampling import antialias_taps
+from jitonnx.emit.arguments import by_name
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation.lowering import Statement
+from jitonnx.ir.computation.resampling import antialias_taps
 from jitonnx.ir.dims import (
     DimLike,
     ceil_divide,
@@ -29,7 +30,6 @@ from jitonnx.ir.dims import (
     usual,
 )
 from jitonnx.ir.dtypes import DType
-from jitonnx.kernels.arguments import by_name
 from jitonnx.kernels.parts.layouts import UnaryBuffers
 from jitonnx.kernels.resize.spec import (
     REPEATS,
@@ -50,14 +50,8 @@ from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.selection.planes import planes, planes_to_planes
 from jitonnx.plan.tables import ResamplingTable, WindowTable
-from jitonnx.plan.tensor import (
-    Tensor,
-    channels_last_order,
-    in_planes,
-    pixel_strides,
-    plane_strides,
-)
-from jitonnx.records import dataclass
+from jitonnx.plan.tensor import StridedTensor, channels_last_order, in_planes, pixel_strides, plane_strides
+from jitonnx.support.records import dataclass
 
 if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
@@ -114,7 +108,7 @@ def _resampled_axes(computation: c.Resize, shape: Sequence[DimLike]) -> list[int
     ]
 
 
-def _repeats(planner: Planner, group: Group, computation: c.Resize, x: Tensor) -> tuple[int, int] | None:
+def _repeats(planner: Planner, group: Group, computation: c.Resize, x: StridedTensor) -> tuple[int, int] | None:
     """(rows, columns) that each pixel becomes, if planes of pixels become larger ones by mere repetition."""
     assert group.output is not None
     target = planner.destination(group.output)
@@ -153,7 +147,7 @@ def _repeats_elements(maker: ResamplingTable, factor: int) -> bool:
     return True
 
 
-def _repeat_pixels(planner: Planner, group: Group, x: Tensor, down: int, across: int) -> None:
+def _repeat_pixels(planner: Planner, group: Group, x: StridedTensor, down: int, across: int) -> None:
     assert group.output is not None
     y = planner.place(group.output)
     sizes = RepeatPlanesGiven(**planes(x), down=down)
@@ -169,7 +163,7 @@ _GROWTH_FOR_PLANES = 4
 """An image that grows so much is better copied to planes first than copied when it is large."""
 
 
-def _plane_windows(planner: Planner, group: Group, computation: c.Resize, source: Tensor) -> int | None:
+def _plane_windows(planner: Planner, group: Group, computation: c.Resize, source: StridedTensor) -> int | None:
     """How many vectors the windows of columns have, if an image is to be resized in planes of pixels."""
     assert group.output is not None
     target = planner.destination(group.output)
@@ -201,7 +195,7 @@ def _windows_fit(table: _Table, lanes: int, vectors: int) -> bool:
     return math.ceil((lanes - 1) / growth + rounding) + integers([table.taps])[0] <= vectors * lanes
 
 
-def _resize_planes(planner: Planner, group: Group, computation: c.Resize, x: Tensor, vectors: int) -> None:
+def _resize_planes(planner: Planner, group: Group, computation: c.Resize, x: StridedTensor, vectors: int) -> None:
     assert group.output is not None
     if not in_planes(x):
         x = planner.copy(x, tuple(range(4)), "grows much, and is bound for planes of pixels")
@@ -231,7 +225,7 @@ class _Table:
     sizes: tuple[DimLike, ...]
 
     @classmethod
-    def of(cls, computation: c.Resize, x: Tensor, axis: int) -> _Table:
+    def of(cls, computation: c.Resize, x: StridedTensor, axis: int) -> _Table:
         """That of an axis of `x`, of as many taps as the mode has without antialias at least."""
         length, output = x.shape[axis], computation.shape[axis]
         maker = ResamplingTable(
@@ -274,13 +268,13 @@ class _Table:
         when = "the plan" if known(self.sizes) else "a program"
         return f"tables of positions and weights made with {when}"
 
-    def constants(self, planner: Planner) -> list[Tensor]:
+    def constants(self, planner: Planner) -> list[StridedTensor]:
         """Positions and weights."""
         shape = (self.output, self.taps)
         kinds = (DType.INT32, DType.FLOAT)
         return [planner.computed(self.maker, part, self.sizes, shape, kind) for part, kind in enumerate(kinds)]
 
-    def windows(self, planner: Planner, vectors: int) -> list[Tensor]:
+    def windows(self, planner: Planner, vectors: int) -> list[StridedTensor]:
         """Starts, columns and weights of windows."""
         lanes = planner.target.lanes(4)
         windows = WindowTable(**vars(self.maker), lanes=lanes, vectors=vectors)
@@ -306,7 +300,7 @@ def _antialias_taps(
     return functools.reduce(choose, [antialias_taps(maker.mode, size, wanted) for wanted, size in pairs])
 
 
-def _resize_image(planner: Planner, group: Group, computation: c.Resize, x: Tensor) -> None:
+def _resize_image(planner: Planner, group: Group, computation: c.Resize, x: StridedTensor) -> None:
     assert group.output is not None
     y = planner.place(group.output, channels_last_order(4), strict=True)
     rows, columns = (_Table.of(computation, x, axis) for axis in (2, 3))
@@ -335,7 +329,9 @@ def _resize_image(planner: Planner, group: Group, computation: c.Resize, x: Tens
     planner.call(call)
 
 
-def _resize_axis(planner: Planner, computation: c.Resize, source: Tensor, x: Tensor, axis: int) -> Tensor:
+def _resize_axis(
+    planner: Planner, computation: c.Resize, source: StridedTensor, x: StridedTensor, axis: int
+) -> StridedTensor:
     """A dense tensor with one axis resampled."""
     table = _Table.of(computation, source, axis)
     shape = [*x.shape[:axis], table.output, *x.shape[axis + 1 :]]

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jitonnx.computation import computations as c
-from jitonnx.computation.lowering import Statement
+from jitonnx.emit.arguments import by_name
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation.lowering import Statement
 from jitonnx.ir.dims import DimLike, concrete, product
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
-from jitonnx.kernels.arguments import by_name
 from jitonnx.kernels.normalization.spec import (
     BLOCKS,
     GroupApplyBuffers,
@@ -38,7 +38,7 @@ from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.region import memory_order
 from jitonnx.plan.tensor import (
-    Tensor,
+    StridedTensor,
     broadcast_to,
     channels_last_order,
     in_order,
@@ -49,7 +49,7 @@ from jitonnx.plan.tensor import (
     reshape_strides,
     same_strides,
 )
-from jitonnx.records import NamedTuple
+from jitonnx.support.records import NamedTuple
 
 if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
@@ -78,7 +78,7 @@ class Loops(NamedTuple):
         )
 
 
-def three_loops(axes: Sequence[int], *tensors: Tensor) -> Loops | None:
+def three_loops(axes: Sequence[int], *tensors: StridedTensor) -> Loops | None:
     """Tensors of one shape as three nested loops, `axes` the middle one; None if their memory does not allow it.
 
     The order is the first tensor's in memory. The innermost loop that is not trivial has stride 1 in all of them.
@@ -101,7 +101,7 @@ def three_loops(axes: Sequence[int], *tensors: Tensor) -> Loops | None:
 _Nest = tuple[list[int], list[int], list[int]]
 
 
-def _nest(axes: Sequence[int], tensor: Tensor) -> _Nest | None:
+def _nest(axes: Sequence[int], tensor: StridedTensor) -> _Nest | None:
     """The axes of an outer loop, `axes`, and the axes of an inner loop; None if memory does not allow it.
 
     Outer is what lies outside of `axes` in memory, inner what lies inside. Where that makes no three loops, all that is
@@ -120,7 +120,7 @@ def _nest(axes: Sequence[int], tensor: Tensor) -> _Nest | None:
     return next((nest for nest in nests if all(_merge(tensor, group) is not None for group in nest)), None)
 
 
-def _merge(tensor: Tensor, axes: Sequence[int]) -> DimLike | None:
+def _merge(tensor: StridedTensor, axes: Sequence[int]) -> DimLike | None:
     """The stride of some axes walked as one; None if there is none."""
     shape = [tensor.shape[axis] for axis in axes]
     merged = reshape_strides(shape, [tensor.strides[axis] for axis in axes], (product(shape),))
@@ -199,24 +199,26 @@ def normalize(planner: Planner, group: Group, statement: Statement) -> None:
     planner.call(call)
 
 
-def _row_strides(nest: _Nest, tensor: Tensor) -> tuple[DimLike, DimLike, DimLike] | None:
+def _row_strides(nest: _Nest, tensor: StridedTensor) -> tuple[DimLike, DimLike, DimLike] | None:
     """A tensor's strides by (0, row, column) of a kernel over rows; None if rows or columns are not evenly spaced."""
     row, column = _merge(tensor, nest[0]), _merge(tensor, nest[1])
     return None if row is None or column is None else (0, row, column)
 
 
-def _nest_strides(nest: _Nest, tensor: Tensor) -> tuple[DimLike, DimLike, DimLike] | None:
+def _nest_strides(nest: _Nest, tensor: StridedTensor) -> tuple[DimLike, DimLike, DimLike] | None:
     """A tensor's strides by the three loops of a kernel; None if one of them is not evenly spaced."""
     outer, along, inside = (_merge(tensor, axes) for axes in nest)
     return None if outer is None or along is None or inside is None else (outer, along, inside)
 
 
-def _result(x: Tensor, y: Tensor) -> str:
+def _result(x: StridedTensor, y: StridedTensor) -> str:
     """The element type of a result where it is another than the operand's."""
     return "" if x.dtype is y.dtype else y.dtype.numpy.name
 
 
-def _as_rows(planner: Planner, x: Tensor, value: Value, axes: Sequence[int]) -> tuple[Tensor, Tensor, Loops]:
+def _as_rows(
+    planner: Planner, x: StridedTensor, value: Value, axes: Sequence[int]
+) -> tuple[StridedTensor, StridedTensor, Loops]:
     """x and a place for the result, both as rows of `axes`; x is copied if it lies otherwise."""
     if (loops := three_loops(axes, x)) is None or loops.inner != 1:
         x = planner.copy(x, tuple(range(x.rank)), "needed as rows")
@@ -229,7 +231,7 @@ def _as_rows(planner: Planner, x: Tensor, value: Value, axes: Sequence[int]) -> 
     return x, y, loops
 
 
-def _row_vector(planner: Planner, value: Value, shape: Sequence[DimLike], order: Sequence[int]) -> Tensor:
+def _row_vector(planner: Planner, value: Value, shape: Sequence[DimLike], order: Sequence[int]) -> StridedTensor:
     """A scale or bias as one dense vector of a row's elements, whose axes lie in memory in this order."""
     tensor = broadcast_to(planner.tensor(value), shape)
     if same_strides(tensor, in_order(shape, order)):
@@ -264,9 +266,9 @@ def _group_normalize_planes(
     planner: Planner,
     group: Group,
     computation: c.GroupNormalize,
-    scales: Sequence[Tensor | None],
-    x: Tensor,
-    y: Tensor,
+    scales: Sequence[StridedTensor | None],
+    x: StridedTensor,
+    y: StridedTensor,
 ) -> None:
     """One call for x, scale, bias and y; x and y are contiguous."""
     sizes = GroupNormSizes(
@@ -287,7 +289,11 @@ def _group_normalize_planes(
 
 
 def _group_normalize_channels_last(
-    planner: Planner, group: Group, computation: c.GroupNormalize, x: Tensor, scales: Sequence[Tensor | None]
+    planner: Planner,
+    group: Group,
+    computation: c.GroupNormalize,
+    x: StridedTensor,
+    scales: Sequence[StridedTensor | None],
 ) -> None:
     """The channels' statistics, then the normalised image."""
     assert group.output is not None
@@ -394,7 +400,7 @@ def _reduce(
     planner.call(KernelCall(spec, UnaryBuffers(x=x, y=y), sizes, label=label, reason=reason))
 
 
-def _outer_stride(x: Tensor, y: Tensor, axes: Sequence[int], keepdims: bool) -> DimLike | None:
+def _outer_stride(x: StridedTensor, y: StridedTensor, axes: Sequence[int], keepdims: bool) -> DimLike | None:
     """How far apart in y the results of neighbouring outer steps of x lie; None if no two loops write y."""
     nest = _nest(axes, x)
     assert nest is not None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jitonnx.computation import computations as c
-from jitonnx.computation.lowering import Statement
+from jitonnx.emit.arguments import by_name
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation.lowering import Statement
 from jitonnx.ir.dims import DimLike, concrete, minimum
 from jitonnx.ir.graph import Value
-from jitonnx.kernels.arguments import by_name
-from jitonnx.kernels.sample.spec import (
+from jitonnx.kernels.grid_sample.spec import (
     MAX_AXES,
     SampleBuffers,
     SampleGiven,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jitonnx.computation import computations as c
-from jitonnx.computation.lowering import Statement
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation.lowering import Statement
 from jitonnx.ir.graph import Value
 from jitonnx.kernels.parts.layouts import UnaryBuffers
 from jitonnx.kernels.scan.spec import ELEMENTS, ScanSpec
@@ -13,7 +13,7 @@ from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.region import memory_order
 from jitonnx.plan.selection.rows import Loops, three_loops
-from jitonnx.plan.tensor import Tensor
+from jitonnx.plan.tensor import StridedTensor
 
 if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
@@ -37,7 +37,9 @@ def cumulate(planner: Planner, group: Group, statement: Statement) -> None:
     planner.call(KernelCall(spec, UnaryBuffers(x=x, y=y), loops.sizes(), label=label, reason=reason))
 
 
-def _three_loops(planner: Planner, source: Value, result: Value, axis: int) -> tuple[Tensor, Tensor, Loops]:
+def _three_loops(
+    planner: Planner, source: Value, result: Value, axis: int
+) -> tuple[StridedTensor, StridedTensor, Loops]:
     """The operand and a place for a result of its shape, both as loops outside, along and inside of `axis`."""
     x = planner.tensor(source)
     if three_loops([axis], x) is None:

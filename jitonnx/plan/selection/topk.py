@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jitonnx.computation import computations as c
-from jitonnx.computation.lowering import Statement
+from jitonnx.emit.arguments import by_name
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation.lowering import Statement
 from jitonnx.ir.dims import DimLike, product
-from jitonnx.kernels.arguments import by_name
 from jitonnx.kernels.topk.spec import ELEMENTS, TopKBuffers, TopKGiven, TopKSpec
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
-from jitonnx.plan.tensor import Tensor, reshape_strides
+from jitonnx.plan.tensor import StridedTensor, reshape_strides
 
 if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
@@ -48,7 +48,7 @@ def top_k(planner: Planner, group: Group, statement: Statement) -> None:
     planner.call(KernelCall(spec, buffers, sizes, label=label, reason=reason))
 
 
-def _row_stride(tensor: Tensor, axis: int) -> DimLike | None:
+def _row_stride(tensor: StridedTensor, axis: int) -> DimLike | None:
     """How far apart rows along `axis` lie, the other axes in order; None if that differs or rows have gaps."""
     if tensor.strides[axis] != 1 and tensor.shape[axis] != 1:
         return None

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jitonnx.computation import computations as c
-from jitonnx.computation.lowering import Statement
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation.lowering import Statement
 from jitonnx.ir.dtypes import DType
 from jitonnx.kernels.convolution.choose import choose_transposed
 from jitonnx.kernels.convolution.problem import ConvolutionBuffers, Problem
@@ -26,7 +26,7 @@ from jitonnx.plan.selection.windows import (
     window_steps,
     writing,
 )
-from jitonnx.plan.tensor import Tensor, broadcast_to, channels_last_order, is_channels_last, pair, pixel_strides
+from jitonnx.plan.tensor import StridedTensor, broadcast_to, channels_last_order, is_channels_last, pair, pixel_strides
 
 if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
@@ -80,7 +80,12 @@ def transposed_convolution(planner: Planner, group: Group, statement: Statement)
 
 
 def _makes_blocks(
-    planner: Planner, group: Group, computation: c.TransposedConvolution, weights: np.ndarray, x: Tensor, y: Tensor
+    planner: Planner,
+    group: Group,
+    computation: c.TransposedConvolution,
+    weights: np.ndarray,
+    x: StridedTensor,
+    y: StridedTensor,
 ) -> bool:
     """Whether a transposed convolution makes a block of its own of each pixel, and is faster as a product for each
     place in the blocks: channels-last, where weights stay in the second-level cache, as each row of pixels reads them,
@@ -94,12 +99,17 @@ def _makes_blocks(
     if not all(is_by_channel(broadcast_to(planner.tensor(value), y.shape)) for value in group.operands):
         return False
     target = planner.destination(group.output) or y
-    near = 4 * weights.shape[0] * weights.shape[1] <= planner.target.l2_bytes // 2
-    return near and all(is_channels_last(tensor) for tensor in (x, y, target))
+    prefetch_distance = 4 * weights.shape[0] * weights.shape[1] <= planner.target.l2_bytes // 2
+    return prefetch_distance and all(is_channels_last(tensor) for tensor in (x, y, target))
 
 
 def _blocks_of_pixels(
-    planner: Planner, group: Group, computation: c.TransposedConvolution, weights: Tensor, x: Tensor, y: Tensor
+    planner: Planner,
+    group: Group,
+    computation: c.TransposedConvolution,
+    weights: StridedTensor,
+    x: StridedTensor,
+    y: StridedTensor,
 ) -> None:
     """The products of `_makes_blocks`: rows of pixels times weights, into pixels of y that are strides apart."""
     planner.note("a product for each place in the blocks that pixels become")
@@ -111,13 +121,13 @@ def _blocks_of_pixels(
             strides=weights.strides[:2],
         )
 
-        def there(tensor: Tensor, place: tuple[int, ...] = place) -> Tensor:
+        def there(tensor: StridedTensor, place: tuple[int, ...] = place) -> StridedTensor:
             return _channels_behind(every_step(tensor, computation.strides, place))
 
         gemm(planner, group, _channels_behind(x), matrix, there(y), there)
 
 
-def _channels_behind(image: Tensor) -> Tensor:
+def _channels_behind(image: StridedTensor) -> StridedTensor:
     """An image as [N, spatial..., C]."""
     shape, strides = image.shape, image.strides
     return replace(image, shape=(shape[0], *shape[2:], shape[1]), strides=(strides[0], *strides[2:], strides[1]))

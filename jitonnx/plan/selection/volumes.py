@@ -16,12 +16,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jitonnx.computation import computations as c
-from jitonnx.computation import expr as e
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation import expressions as e
 from jitonnx.ir.dims import DimLike, ceil_divide, maximum, minimum, product
 from jitonnx.plan.copies import copy_call
 from jitonnx.plan.region import region_call
-from jitonnx.plan.tensor import Tensor, apply_view, channels_last, is_channels_last, pixel_strides, reshape_strides
+from jitonnx.plan.tensor import (
+    StridedTensor,
+    apply_view,
+    channels_last,
+    is_channels_last,
+    pixel_strides,
+    reshape_strides,
+)
 
 if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
@@ -62,7 +69,7 @@ def without_width(computation: c.Convolution) -> c.Convolution:
     )
 
 
-def slices_as_rows(volume: Tensor) -> Tensor | None:
+def slices_as_rows(volume: StridedTensor) -> StridedTensor | None:
     """A volume [N, C, D, H, W] as images [N, C, D, H * W]; None if the pixels of a slice are not evenly spaced."""
     pixels = product(volume.shape[3:])
     merged = reshape_strides(volume.shape[3:], volume.strides[3:], (pixels,))
@@ -71,14 +78,14 @@ def slices_as_rows(volume: Tensor) -> Tensor | None:
     return replace(volume, shape=(*volume.shape[:3], pixels), strides=(*volume.strides[:3], *merged))
 
 
-def rows_as_images(volume: Tensor) -> Tensor:
+def rows_as_images(volume: StridedTensor) -> StridedTensor:
     """A single volume [1, C, D, H, W] as images [H, C, D, W]."""
     order = (3, 1, 2, 4)
     shape, strides = (tuple(values[axis] for axis in order) for values in (volume.shape, volume.strides))
     return replace(volume, shape=shape, strides=strides)
 
 
-def slices_as_images(volume: Tensor) -> Tensor | None:
+def slices_as_images(volume: StridedTensor) -> StridedTensor | None:
     """A volume [N, C, D, H, W] as images [N * D, C, H, W]; None if these are not evenly spaced."""
     images, channels, depth, *size = volume.shape
     merged = reshape_strides((images, depth), (volume.strides[0], volume.strides[2]), (images * depth,))
@@ -88,13 +95,15 @@ def slices_as_images(volume: Tensor) -> Tensor | None:
     return replace(volume, shape=(images * depth, channels, *size), strides=strides)
 
 
-def slice_strides(volume: Tensor) -> tuple[DimLike, DimLike, DimLike] | None:
+def slice_strides(volume: StridedTensor) -> tuple[DimLike, DimLike, DimLike] | None:
     """Strides of a volume by (slice of an image, linear pixel of the slice, channel): how epilogues address it."""
     images = slices_as_images(volume)
     return None if images is None else pixel_strides(images)
 
 
-def gather_slices(planner: Planner, computation: c.Convolution, x: Tensor, taps: int, outputs: DimLike) -> Tensor:
+def gather_slices(
+    planner: Planner, computation: c.Convolution, x: StridedTensor, taps: int, outputs: DimLike
+) -> StridedTensor:
     """The slices that each of `outputs` output depths reads, as channels of images [N * outputs, taps * C, H, W].
 
     Channels are [group][tap][channel of the group], as `depth_as_channels` has the weights. A single tap that reads
@@ -136,7 +145,7 @@ def _valid(depth: DimLike, outputs: DimLike, stride: int, before: DimLike) -> tu
     return first, maximum(first, minimum(outputs, (depth - 1 + before) // stride + 1))
 
 
-def _grouped(volume: Tensor, groups: int) -> Tensor:
+def _grouped(volume: StridedTensor, groups: int) -> StridedTensor:
     """[N, C, D, H, W] as [N, groups, C / groups, D, H, W]."""
     own = volume.shape[1] // groups
     shape = (volume.shape[0], groups, own, *volume.shape[2:])
@@ -144,7 +153,7 @@ def _grouped(volume: Tensor, groups: int) -> Tensor:
     return replace(volume, shape=shape, strides=strides)
 
 
-def _along_depth(volume: Tensor, start: DimLike, step: int, length: DimLike) -> Tensor:
+def _along_depth(volume: StridedTensor, start: DimLike, step: int, length: DimLike) -> StridedTensor:
     """`length` slices from `start` on, `step` apart. Depth is the third axis from the last."""
     starts: list[DimLike] = [0] * volume.rank
     steps, shape = [1] * volume.rank, list(volume.shape)
@@ -152,13 +161,15 @@ def _along_depth(volume: Tensor, start: DimLike, step: int, length: DimLike) -> 
     return _view(volume, starts, steps, shape)
 
 
-def _view(tensor: Tensor, starts: Sequence[DimLike], steps: Sequence[int], shape: Sequence[DimLike]) -> Tensor:
+def _view(
+    tensor: StridedTensor, starts: Sequence[DimLike], steps: Sequence[int], shape: Sequence[DimLike]
+) -> StridedTensor:
     seen = apply_view(c.Slice(tuple(starts), tuple(steps), tuple(shape)), tensor)
     assert seen is not None
     return seen
 
 
-def _fill(planner: Planner, target: Tensor) -> None:
+def _fill(planner: Planner, target: StridedTensor) -> None:
     """Zeros for the slices outside of the volume."""
     expr = e.constant(0, target.dtype)
     planner.call(region_call([expr], [], [target], label="pad slices", origin=(), reason="zeros around the volume"))

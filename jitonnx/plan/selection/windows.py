@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from jitonnx.computation import computations as c
-from jitonnx.computation import expr as e
+from jitonnx.emit.arguments import by_name
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation import expressions as e
 from jitonnx.ir.dims import DimLike, concrete
 from jitonnx.ir.graph import Value
 from jitonnx.ir.types import TensorType
-from jitonnx.kernels.arguments import by_name
 from jitonnx.kernels.convolution.spec import DirectSpec
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.selection.volumes import depth_as_channels
-from jitonnx.plan.tensor import Tensor, apart, channels_last_order, is_channels_last, pair, pixels_as_rows
-from jitonnx.records import dataclass
+from jitonnx.plan.tensor import StridedTensor, apart, channels_last_order, is_channels_last, pair, pixels_as_rows
+from jitonnx.support.records import dataclass
 
 if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _Direct = TypeVar("_Direct", bound=DirectSpec)
 
 
-def writing(planner: Planner, group: Group, spec: _Direct, y: Tensor) -> tuple[_Direct, Tensor]:
+def writing(planner: Planner, group: Group, spec: _Direct, y: StridedTensor) -> tuple[_Direct, StridedTensor]:
     """The spec that writes the result, and where: planes of pixels if it is bound for such."""
     assert group.output is not None
     target = planner.destination(group.output)
@@ -36,7 +36,7 @@ def writing(planner: Planner, group: Group, spec: _Direct, y: Tensor) -> tuple[_
     return replace(spec, y_planes=True), planner.place(group.output)
 
 
-def reading(planner: Planner, spec: _Direct, x: Tensor) -> tuple[_Direct, Tensor]:
+def reading(planner: Planner, spec: _Direct, x: StridedTensor) -> tuple[_Direct, StridedTensor]:
     """The spec that reads x, which is copied if there is none."""
     if is_channels_last(x) or spec.layout == "planar":
         return spec, x
@@ -45,7 +45,7 @@ def reading(planner: Planner, spec: _Direct, x: Tensor) -> tuple[_Direct, Tensor
     return spec, planner.copy(x, channels_last_order(x.rank), "needed channels-last")
 
 
-def every_step(image: Tensor, steps: Sequence[int], first: Sequence[int]) -> Tensor:
+def every_step(image: StridedTensor, steps: Sequence[int], first: Sequence[int]) -> StridedTensor:
     """The pixels `first`, first + steps, … of an image."""
     axes = list(zip(image.shape[2:], image.strides[2:], steps, first, strict=True))
     return replace(
@@ -56,7 +56,7 @@ def every_step(image: Tensor, steps: Sequence[int], first: Sequence[int]) -> Ten
     )
 
 
-def is_by_channel(image: Tensor) -> bool:
+def is_by_channel(image: StridedTensor) -> bool:
     """Whether all pixels of all images are the same, and channels lie side by side or are the same, too."""
     others = (dim == 1 or stride == 0 for dim, stride in zip(image.shape, image.strides, strict=True))
     return image.strides[1] in (0, 1) and all(alike for axis, alike in enumerate(others) if axis != 1)
@@ -72,7 +72,7 @@ class Geometry:
     y: tuple[DimLike, DimLike, DimLike]
 
     @classmethod
-    def of(cls, x: Tensor, y: Tensor) -> Geometry:
+    def of(cls, x: StridedTensor, y: StridedTensor) -> Geometry:
         strides = [(tensor.strides[0], *pair(tensor.strides[2:], 0)) for tensor in (x, y)]
         return cls(pair(x.shape[2:]), pair(y.shape[2:]), strides[0], (y.strides[0], *_row_strides(y)))
 
@@ -86,7 +86,7 @@ class Geometry:
         }
 
 
-def _row_strides(tensor: Tensor) -> tuple[DimLike, DimLike]:
+def _row_strides(tensor: StridedTensor) -> tuple[DimLike, DimLike]:
     """Strides by row and pixel; a single row is as long as its pixels, which is what kernels expect of dense rows."""
     if tensor.rank == 3 or tensor.shape[2] == 1:
         return tensor.shape[-1] * tensor.strides[-1], tensor.strides[-1]
@@ -136,7 +136,10 @@ def window_steps(
 
 
 def window_sizes(
-    x: Tensor, y: Tensor, kernel: Sequence[DimLike], computation: c.BfloatConvolution | c.IntegerConvolution
+    x: StridedTensor,
+    y: StridedTensor,
+    kernel: Sequence[DimLike],
+    computation: c.Bfloat16Convolution | c.IntegerConvolution,
 ) -> dict[str, DimLike]:
     """The sizes of a product of windows, but y_pixel, by the names of `WindowProduct`. kernel: of one or two axes."""
     return {
@@ -158,7 +161,7 @@ def rows_as_windows(m: DimLike, n: DimLike, k: DimLike, a_row: DimLike) -> dict[
     }
 
 
-def evenly_spaced(planner: Planner, a: Tensor) -> tuple[Tensor, DimLike]:
+def evenly_spaced(planner: Planner, a: StridedTensor) -> tuple[StridedTensor, DimLike]:
     """A tensor whose leading axes, joined, are rows evenly spaced, copied if they are not; how far apart these are."""
     axes = tuple(range(a.rank))
     row = apart(a, axes[:-1])
@@ -169,7 +172,9 @@ def evenly_spaced(planner: Planner, a: Tensor) -> tuple[Tensor, DimLike]:
     return a, row
 
 
-def place_rows(planner: Planner, value: Value, order: Sequence[int], rows: Sequence[int]) -> tuple[Tensor, DimLike]:
+def place_rows(
+    planner: Planner, value: Value, order: Sequence[int], rows: Sequence[int]
+) -> tuple[StridedTensor, DimLike]:
     """Place a result whose axes `rows`, joined, are to be rows evenly spaced; tell how far apart these are, too."""
     y = planner.place(value, order, strict=True)
     row = apart(y, rows)
@@ -180,11 +185,11 @@ def place_rows(planner: Planner, value: Value, order: Sequence[int], rows: Seque
     return y, row
 
 
-def row_strides(rows: Sequence[int]) -> Callable[[Tensor], tuple[DimLike, DimLike, DimLike] | None]:
+def row_strides(rows: Sequence[int]) -> Callable[[StridedTensor], tuple[DimLike, DimLike, DimLike] | None]:
     """The strides of an epilogue's operand by batch, row and column, where the axes `rows` are joined to rows and one
     axis has columns; None for one whose rows are not evenly spaced."""
 
-    def strides(tensor: Tensor) -> tuple[DimLike, DimLike, DimLike] | None:
+    def strides(tensor: StridedTensor) -> tuple[DimLike, DimLike, DimLike] | None:
         row = apart(tensor, rows)
         column = next(axis for axis in range(tensor.rank) if axis not in rows)
         return None if row is None else (0, row, tensor.strides[column])

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from jitonnx.kernels.language import ir
+from jitonnx.emit import llvm_ir
 
 from ..arithmetic import Operation
 from ..layout import WORD_BYTES
-from .emit import WORD, Code
+from .functions import WORD, FunctionBuilder
 
 
-def define(module: ir.Module) -> None:
+def define(module: llvm_ir.Module) -> None:
     """Add the function to a module."""
     _Interpreter(module).emit()
 
@@ -26,9 +26,9 @@ class _Interpreter:
     }
     """
 
-    def __init__(self, module: ir.Module) -> None:
+    def __init__(self, module: llvm_ir.Module) -> None:
         signature = "i64 jitonnx_perform(ptr operations, ptr registers, ptr results, ptr missed)"
-        self.code = code = Code(module, signature, exported=True)
+        self.code = code = FunctionBuilder(module, signature, exported=True)
         self.build = build = code.build
         self.at, self.handler, self.count = (code.variable(0) for _ in range(3))
         self.head = code.function.append_basic_block("operation")
@@ -75,25 +75,25 @@ class _Interpreter:
         build.position_at_end(self.unknown)
         build.unreachable()
 
-    def _word(self, array: str, number: ir.Value) -> ir.Value:
+    def _word(self, array: str, number: llvm_ir.Value) -> llvm_ir.Value:
         """The address of a word of an argument."""
         return self.code.at(self.code[array], self.code.multiply(number, WORD_BYTES))
 
-    def _put(self, value: ir.Value) -> None:
+    def _put(self, value: llvm_ir.Value) -> None:
         self.code.store(self._word("registers", self.target), value)
 
-    def _give_up_unless(self, holds: ir.Value) -> None:
+    def _give_up_unless(self, holds: llvm_ir.Value) -> None:
         """Go on with the handler if something does not hold."""
-        with self.code.when(self.build.not_(holds), likely=False):
+        with self.code.if_then(self.build.not_(holds), likely=False):
             self.code.store(self.at, self.code.load(self.handler))
             self.build.branch(self.head)
 
-    def _checked(self, operation: Callable[[ir.Value, ir.Value], ir.Value]) -> None:
+    def _checked(self, operation: Callable[[llvm_ir.Value, llvm_ir.Value], llvm_ir.Value]) -> None:
         pair = operation(self.a, self.b)
         self._give_up_unless(self.build.not_(self.build.extract_value(pair, 1)))
         self._put(self.build.extract_value(pair, 0))
 
-    def _divided(self) -> tuple[ir.Value, ir.Value]:
+    def _divided(self) -> tuple[llvm_ir.Value, llvm_ir.Value]:
         """a / b, rounded down, and what is left of a."""
         code, build, a, b = self.code, self.build, self.a, self.b
         # The least number over -1 is beyond 64 bits, too.

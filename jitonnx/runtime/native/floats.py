@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from jitonnx.kernels.language import ir
+from jitonnx.emit import llvm_ir
 
 from ..layout import FRAME
-from .emit import WORD, Code
+from .functions import WORD, FunctionBuilder
 
 _X86_ZEROS = 0x8040
 """MXCSR: results flushed to zero (FTZ), and operands taken for zeros (DAZ)."""
@@ -19,31 +19,31 @@ _ARM_ZEROS = 1 << 24
 """FPCR: both (FZ)."""
 
 
-def define(module: ir.Module) -> None:
+def define(module: llvm_ir.Module) -> None:
     """Add the functions to a module."""
     _flush(module)
     _unflush(module)
 
 
 @contextmanager
-def flushing(code: Code, frame: ir.Value) -> Iterator[None]:
+def flushing(code: FunctionBuilder, frame: llvm_ir.Value) -> Iterator[None]:
     """Within the block this thread takes denormal numbers for zeros, if the frame's program wants that."""
     wanted = code.compare(code.word(frame, FRAME, "flush"), "!=", 0)
     before = code.variable(0)
-    with code.when(wanted, likely=False):
+    with code.if_then(wanted, likely=False):
         code.store(before, code.call("jitonnx_flush"))
     yield
-    with code.when(wanted, likely=False):
+    with code.if_then(wanted, likely=False):
         code.call("jitonnx_unflush", code.load(before))
 
 
-def _flush(module: ir.Module) -> None:
+def _flush(module: llvm_ir.Module) -> None:
     """Take denormal numbers for zeros from now on; returns the state before."""
-    code = Code(module, "i64 jitonnx_flush()")
+    code = FunctionBuilder(module, "i64 jitonnx_flush()")
     if module.triple.startswith("x86_64"):
         place = code.local(8)
         code.call("llvm.x86.sse.stmxcsr", place)
-        before = code.build.zext(code.load(place, ir.IntType(32)), WORD)
+        before = code.build.zext(code.load(place, llvm_ir.IntType(32)), WORD)
         code.store(place, code.build.or_(before, WORD(_X86_ZEROS)))
         code.call("llvm.x86.sse.ldmxcsr", place)
         code.give(before)
@@ -55,9 +55,9 @@ def _flush(module: ir.Module) -> None:
         code.give(0)
 
 
-def _unflush(module: ir.Module) -> None:
+def _unflush(module: llvm_ir.Module) -> None:
     """Set the state that was before."""
-    code = Code(module, "void jitonnx_unflush(i64 before)")
+    code = FunctionBuilder(module, "void jitonnx_unflush(i64 before)")
     if module.triple.startswith("x86_64"):
         place = code.local(8)
         code.store(place, code["before"])

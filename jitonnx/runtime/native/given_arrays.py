@@ -2,43 +2,43 @@
 
 from __future__ import annotations
 
-from jitonnx.kernels.language import ir
+from jitonnx.emit import llvm_ir
 
 from ..layout import CHAINED_INPUT, ENTRY, INSTANTIATION, LINK, ArrayField
-from .emit import WORD, Code
+from .functions import WORD, FunctionBuilder
 
 
-def define(module: ir.Module) -> None:
+def define(module: llvm_ir.Module) -> None:
     """Add to a module that has the functions of `entry`, and `jitonnx_chain_bind`."""
     _sizes(module)
     _are_apart(module)
     _given(module)
 
 
-def _slot(code: Code, index: ir.Value) -> ir.Value:
+def _slot(code: FunctionBuilder, index: llvm_ir.Value) -> llvm_ir.Value:
     """What a place of the list holds, borrowed."""
     return code.call("PyList_GetItem", code["slots"], index)
 
 
-def _sizes(module: ir.Module) -> None:
+def _sizes(module: llvm_ir.Module) -> None:
     """Give variables the sizes of inputs; 0 if one of these is no array that kernels could read where it lies."""
-    code = Code(module, "i64 jitonnx_chain_sizes(ptr chain, ptr link, ptr slots)")
+    code = FunctionBuilder(module, "i64 jitonnx_chain_sizes(ptr chain, ptr link, ptr slots)")
     entry, inputs = code.pointer(code["link"], LINK, "entry"), code.pointer(code["link"], LINK, "inputs")
     with code.loop(0, code.word(entry, ENTRY, "input_count")) as index:
         array = _slot(code, code.word(code.item(inputs, CHAINED_INPUT, index), CHAINED_INPUT, "slot"))
         fits = code.call("jitonnx_accepts_any_length", entry, index, array)
-        with code.when(code.equal(fits, 0), likely=False):
+        with code.if_then(code.equal(fits, 0), likely=False):
             code.give(0)
     code.give(code.call("jitonnx_chain_bind", code["chain"], code["link"], code["slots"]))
 
 
-def _are_apart(module: ir.Module) -> None:
+def _are_apart(module: llvm_ir.Module) -> None:
     """1 unless output number `output`, which is written where it is given, shares memory with an input or with an
     output before it; its whole may be the memory of one input, that `shared` names for it.
 
     bases: the addresses of inputs, then of outputs. lengths: their bytes.
     """
-    code = Code(module, "i64 jitonnx_are_apart(ptr link, i64 output, ptr bases, ptr lengths)")
+    code = FunctionBuilder(module, "i64 jitonnx_are_apart(ptr link, i64 output, ptr bases, ptr lengths)")
     link, bases, lengths, build = code["link"], code["bases"], code["lengths"], code.build
     count = code.word(code.pointer(link, LINK, "entry"), ENTRY, "input_count")
     place = code.add(count, code["output"])
@@ -54,16 +54,16 @@ def _are_apart(module: ir.Module) -> None:
             code.equal(index, same),
             build.and_(code.equal(other, begin), code.equal(other_length, length)),
         )
-        with code.when(build.and_(meets, build.not_(is_same)), likely=False):
+        with code.if_then(build.and_(meets, build.not_(is_same)), likely=False):
             code.give(0)
     code.give(1)
 
 
-def _given(module: ir.Module) -> None:
+def _given(module: llvm_ir.Module) -> None:
     """Note the addresses of a link's outputs, which are made where nothing is in their places; 0 if what is there
     cannot be written, or memory is short.
     """
-    code = Code(module, "i64 jitonnx_chain_given(ptr link, ptr slots, ptr bases)")
+    code = FunctionBuilder(module, "i64 jitonnx_chain_given(ptr link, ptr slots, ptr bases)")
     link, bases = code["link"], code["bases"]
     entry, places, plan = (code.pointer(link, LINK, name) for name in ("entry", "outputs", "plan"))
     count = code.word(entry, ENTRY, "input_count")
@@ -78,17 +78,17 @@ def _given(module: ir.Module) -> None:
         with code.build.if_else(is_new) as (new, given):
             with new:
                 made = code.call("jitonnx_make_output", entry, index)
-                with code.when(code.is_null(made), likely=False):
+                with code.if_then(code.is_null(made), likely=False):
                     code.call("PyErr_Clear")  # Python says for which output there is no memory
                     code.give(0)
                 code.store(base, code.load(code.at(made, ArrayField.DATA)))
                 code.call("PyList_SetItem", code["slots"], place, made)
             with given:
                 fits = code.call("jitonnx_accepts_output", entry, index, array)
-                with code.when(code.equal(fits, 0), likely=False):
+                with code.if_then(code.equal(fits, 0), likely=False):
                     code.give(0)
                 code.store(base, code.load(code.at(array, ArrayField.DATA)))
                 apart = code.call("jitonnx_are_apart", link, index, bases, lengths)
-                with code.when(code.equal(apart, 0), likely=False):
+                with code.if_then(code.equal(apart, 0), likely=False):
                     code.give(0)
     code.give(1)

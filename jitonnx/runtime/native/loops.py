@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from jitonnx.kernels.language import ir
+from jitonnx.emit import llvm_ir
 
 from ..layout import CARRIED, FRAME, LOOP, PROGRAM, WORD_BYTES, LoopEnd
 from . import watch
-from .emit import POINTER, Code
+from .functions import POINTER, FunctionBuilder
 
 _CLOCK_NANOSECONDS = 1_000_000
 """How far apart looks at the clock are at most meanwhile: iterations between two are doubled as long as it is less."""
 
 
-def define(module: ir.Module) -> None:
+def define(module: llvm_ir.Module) -> None:
     """Add the function to a module that has those of `frames` and `walk`."""
     _sum(module)
     _advance(module)
@@ -24,9 +24,9 @@ def define(module: ir.Module) -> None:
     _loop(module)
 
 
-def _sum(module: ir.Module) -> None:
+def _sum(module: llvm_ir.Module) -> None:
     """Add up what the rows of a timed iteration took."""
-    code = Code(module, "void jitonnx_loop_sum(ptr loop, i64 rows)")
+    code = FunctionBuilder(module, "void jitonnx_loop_sum(ptr loop, i64 rows)")
     stamps, sums = (code.pointer(code["loop"], LOOP, name) for name in ("stamps", "sums"))
     with code.loop(0, code["rows"]) as row:
         before, after = (code.word_at(stamps, code.add(row, n)) for n in (0, 1))
@@ -35,7 +35,7 @@ def _sum(module: ir.Module) -> None:
     code.give()
 
 
-def _advance(module: ir.Module) -> None:
+def _advance(module: llvm_ir.Module) -> None:
     """Let the next iteration read what the last one has written, and stacked tensors go on by a row.
 
     for (carried) {
@@ -44,7 +44,7 @@ def _advance(module: ir.Module) -> None:
     }
     for (i < base_count) bases[i] += strides[i]
     """
-    code = Code(module, "void jitonnx_loop_advance(ptr loop)")
+    code = FunctionBuilder(module, "void jitonnx_loop_advance(ptr loop)")
     loop = code["loop"]
     bases, strides = code.pointer(loop, LOOP, "bases"), code.pointer(loop, LOOP, "strides")
     carried = code.pointer(loop, LOOP, "carried")
@@ -53,7 +53,7 @@ def _advance(module: ir.Module) -> None:
         given, made = (code.at(bases, code.word(state, CARRIED, name)) for name in ("input", "output"))
         source, spare = code.load(made), code.word(state, CARRIED, "spare")
         code.store(given, source)
-        with code.when(code.compare(spare, "!=", 0)):
+        with code.if_then(code.compare(spare, "!=", 0)):
             code.store(made, spare)
             code.put(state, CARRIED, "spare", source)
     with code.loop(0, code.word(loop, LOOP, "base_count")) as index:
@@ -63,9 +63,9 @@ def _advance(module: ir.Module) -> None:
     code.give()
 
 
-def _take_flags(module: ir.Module) -> None:
+def _take_flags(module: llvm_ir.Module) -> None:
     """Whether kernels have set flags, which are handed over, and set back in the frame."""
-    code = Code(module, "i64 jitonnx_loop_flags(ptr loop, ptr frame)")
+    code = FunctionBuilder(module, "i64 jitonnx_loop_flags(ptr loop, ptr frame)")
     frame, met = code["frame"], code.variable(0)
     flags, words = code.pointer(frame, FRAME, "flags"), code.pointer(code["loop"], LOOP, "flags")
     with code.loop(0, code.word(frame, FRAME, "flag_count")) as index:
@@ -77,16 +77,16 @@ def _take_flags(module: ir.Module) -> None:
     code.give(code.load(met))
 
 
-def _loop(module: ir.Module) -> None:
+def _loop(module: llvm_ir.Module) -> None:
     """Iterations from `number` on, without the GIL; says why it came back. Where it was ended an exception is set."""
-    code = Code(module, "i64 jitonnx_loop(ptr loop)", exported=True)
+    code = FunctionBuilder(module, "i64 jitonnx_loop(ptr loop)", exported=True)
     own = watch.begin(code, code.pointer(code["loop"], LOOP, "pool"))
     with watch.released(code, own):
         end = code.call("jitonnx_iterate", code["loop"], own)
     code.give(end)
 
 
-def _iterate(module: ir.Module) -> None:
+def _iterate(module: llvm_ir.Module) -> None:
     """Iterations from `number` on; says why it came back. One function: a call costs a twentieth of a short iteration.
 
     while (number < limit) {
@@ -100,7 +100,7 @@ def _iterate(module: ir.Module) -> None:
     }
     return LIMIT
     """
-    code = Code(module, "i64 jitonnx_iterate(ptr loop, ptr watch)")
+    code = FunctionBuilder(module, "i64 jitonnx_iterate(ptr loop, ptr watch)")
     loop, watched = code["loop"], code["watch"]
     condition, number = code.pointer(loop, LOOP, "condition"), code.field(loop, LOOP, "number")
     held, clock = _Held(code, loop), _Clock(code, number)
@@ -110,29 +110,29 @@ def _iterate(module: ir.Module) -> None:
         code.give(why)
 
     with code.forever():
-        with code.when(code.compare(code.load(number), ">=", code.word(loop, LOOP, "limit"))):
+        with code.if_then(code.compare(code.load(number), ">=", code.word(loop, LOOP, "limit"))):
             end(LoopEnd.LIMIT)
         program, frame = held.take()
         _run(code, program, frame)
-        with code.when(watch.is_ended(code, watched), likely=False):
+        with code.if_then(watch.is_ended(code, watched), likely=False):
             code.call("jitonnx_loop_flags", loop, frame)
             end(LoopEnd.STOPPED)
         code.call("jitonnx_loop_advance", loop)
         after = code.add(code.load(number), 1)
         code.store(number, after)
         with (
-            code.when(code.compare(code.word(frame, FRAME, "flag_count"), ">", 0), likely=False),
-            code.when(code.compare(code.call("jitonnx_loop_flags", loop, frame), "!=", 0), likely=False),
+            code.if_then(code.compare(code.word(frame, FRAME, "flag_count"), ">", 0), likely=False),
+            code.if_then(code.compare(code.call("jitonnx_loop_flags", loop, frame), "!=", 0), likely=False),
         ):
             end(LoopEnd.FLAGGED)
         with (
-            code.when(code.build.not_(code.is_null(condition))),
-            code.when(code.equal(code.load_int(condition, 8), 0), likely=False),
+            code.if_then(code.build.not_(code.is_null(condition))),
+            code.if_then(code.equal(code.load_int(condition, 8), 0), likely=False),
         ):
             end(LoopEnd.FALSE)
         with clock.when_it_is_time(after):
             code.call("jitonnx_look", watched)
-            with code.when(watch.is_ended(code, watched), likely=False):
+            with code.if_then(watch.is_ended(code, watched), likely=False):
                 end(LoopEnd.STOPPED)
     code.build.unreachable()
 
@@ -140,22 +140,22 @@ def _iterate(module: ir.Module) -> None:
 class _Held:
     """The frame that iterations run in: another one where the next iteration's program is another."""
 
-    def __init__(self, code: Code, loop: ir.Value) -> None:
+    def __init__(self, code: FunctionBuilder, loop: llvm_ir.Value) -> None:
         self._code, self._loop = code, loop
         self._frame, self._number = code.variable(0), code.variable(0)
 
-    def take(self) -> tuple[ir.Value, ir.Value]:
+    def take(self) -> tuple[llvm_ir.Value, llvm_ir.Value]:
         """The next program, and a frame that it is loaded in; where there is no memory for one the loop ends."""
         code, loop = self._code, self._loop
         programs = code.pointer(loop, LOOP, "programs")
         program = code.load(programs, POINTER)
         code.build.store(code.at(programs, code.word(loop, LOOP, "program_step")), code.field(loop, LOOP, "programs"))
         number = code.word(program, PROGRAM, "number")
-        with code.when(code.compare(number, "!=", code.load(self._number)), likely=False):
+        with code.if_then(code.compare(number, "!=", code.load(self._number)), likely=False):
             self.put_back()
             taken = code.call("jitonnx_take", code.pointer(loop, LOOP, "pool"), program)
             code.build.store(taken, self._frame)
-            with code.when(code.is_null(taken), likely=False):
+            with code.if_then(code.is_null(taken), likely=False):
                 code.give(LoopEnd.MEMORY)
             code.store(self._number, number)
         return program, code.load(self._frame, POINTER)
@@ -163,11 +163,11 @@ class _Held:
     def put_back(self) -> None:
         """Give the frame back, if there is one."""
         frame = self._code.load(self._frame, POINTER)
-        with self._code.when(self._code.build.not_(self._code.is_null(frame))):
+        with self._code.if_then(self._code.build.not_(self._code.is_null(frame))):
             self._code.call("jitonnx_put_back", frame)
 
 
-def _run(code: Code, program: ir.Value, frame: ir.Value) -> None:
+def _run(code: FunctionBuilder, program: llvm_ir.Value, frame: llvm_ir.Value) -> None:
     """One iteration: a frame's addresses are those of the loop, and what its kernels take is noted if that is asked."""
     loop = code["loop"]
     own, bases = code.pointer(frame, FRAME, "bases"), code.pointer(loop, LOOP, "bases")
@@ -176,23 +176,23 @@ def _run(code: Code, program: ir.Value, frame: ir.Value) -> None:
         code.store(code.at(own, offset), code.load(code.at(bases, offset)))
     stamps = code.pointer(loop, LOOP, "stamps")
     code.call("jitonnx_run", frame, stamps, watch.watching(code, program, code["watch"]))
-    with code.when(code.build.not_(code.is_null(stamps)), likely=False):
+    with code.if_then(code.build.not_(code.is_null(stamps)), likely=False):
         code.call("jitonnx_loop_sum", loop, code.word(program, PROGRAM, "row_count"))
 
 
 class _Clock:
     """When the clock is looked at: twice as many iterations apart as before, as long as these take no time."""
 
-    def __init__(self, code: Code, number: ir.Value) -> None:
+    def __init__(self, code: FunctionBuilder, number: llvm_ir.Value) -> None:
         self._code, self._interval = code, code.variable(1)
         self._next = code.variable(code.add(code.load(number), 1))
         self._since = code.variable(code.call("jitonnx_clock"))
 
     @contextmanager
-    def when_it_is_time(self, number: ir.Value) -> Iterator[None]:
+    def when_it_is_time(self, number: llvm_ir.Value) -> Iterator[None]:
         """Do what is within the block if it is time, before the iteration of a number."""
         code = self._code
-        with code.when(code.compare(number, ">=", code.load(self._next)), likely=False):
+        with code.if_then(code.compare(number, ">=", code.load(self._next)), likely=False):
             now = code.call("jitonnx_clock")
             yield
             quick = code.compare(code.subtract(now, code.load(self._since)), "<", _CLOCK_NANOSECONDS)

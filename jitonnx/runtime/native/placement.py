@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from jitonnx.kernels.language import ir
+from jitonnx.emit import llvm_ir
 
 from ..layout import ALIGNMENT, PLACED, PLACEMENT
-from .emit import Code
+from .functions import FunctionBuilder
 
 
-def define(module: ir.Module, exported: bool = False) -> None:
+def define(module: llvm_ir.Module, exported: bool = False) -> None:
     """Add the functions to a module."""
     _insert(module)
     _offset(module)
     _place(module, exported)
 
 
-def _place(module: ir.Module, exported: bool) -> None:
+def _place(module: llvm_ir.Module, exported: bool) -> None:
     """Fill the offsets of a placement; returns the arena's size.
 
     total = 0;
@@ -27,10 +27,10 @@ def _place(module: ir.Module, exported: bool) -> None:
         insert it among the placed ones;
     }
     """
-    code = Code(module, "i64 jitonnx_place(ptr placement)", exported)
+    code = FunctionBuilder(module, "i64 jitonnx_place(ptr placement)", exported)
     placement = code["placement"]
 
-    def word(name: str, index: ir.Value) -> ir.Value:
+    def word(name: str, index: llvm_ir.Value) -> llvm_ir.Value:
         return code.load(
             code.word_at(code.pointer(placement, PLACEMENT, name), index),
         )
@@ -54,38 +54,38 @@ def _place(module: ir.Module, exported: bool) -> None:
     code.give(code.load(total))
 
 
-def _offset(module: ir.Module) -> None:
+def _offset(module: llvm_ir.Module) -> None:
     """The lowest offset where `size` bytes overlap no placed buffer that is alive with them: the first gap that is wide
     enough. Placed ones are in the order of their beginnings."""
-    code = Code(module, "i64 jitonnx_offset(ptr placed, i64 count, i64 size, i64 first, i64 last)")
+    code = FunctionBuilder(module, "i64 jitonnx_offset(ptr placed, i64 count, i64 size, i64 first, i64 last)")
     offset = code.variable(0)
     with code.loop(0, code["count"]) as number:
         other = code.item(code["placed"], PLACED, number)
         begin, end = code.word(other, PLACED, "begin"), code.word(other, PLACED, "end")
-        with code.when(code.compare(code.add(code.load(offset), code["size"]), "<=", begin)):
+        with code.if_then(code.compare(code.add(code.load(offset), code["size"]), "<=", begin)):
             code.give(code.load(offset))
         meets = code.build.and_(
             code.compare(code["first"], "<=", code.word(other, PLACED, "last")),
             code.compare(code.word(other, PLACED, "first"), "<=", code["last"]),
         )
-        with code.when(meets):
+        with code.if_then(meets):
             code.store(offset, code.larger(code.load(offset), end))
     code.give(code.load(offset))
 
 
-def _insert(module: ir.Module) -> None:
+def _insert(module: llvm_ir.Module) -> None:
     """Make room for a buffer behind those that begin no later; returns where it is to be put.
 
     for (; count > 0 && placed[count - 1].begin > begin; count--)
         placed[count] = placed[count - 1];
     """
-    code = Code(module, "ptr jitonnx_insert(ptr placed, i64 count, i64 begin)")
+    code = FunctionBuilder(module, "ptr jitonnx_insert(ptr placed, i64 count, i64 begin)")
     left = code.variable(code["count"])
     with code.forever() as leave:
-        with code.when(code.compare(code.load(left), "<=", 0)):
+        with code.if_then(code.compare(code.load(left), "<=", 0)):
             leave()
         before = code.item(code["placed"], PLACED, code.subtract(code.load(left), 1))
-        with code.when(code.compare(code.word(before, PLACED, "begin"), "<=", code["begin"])):
+        with code.if_then(code.compare(code.word(before, PLACED, "begin"), "<=", code["begin"])):
             leave()
         target = code.item(code["placed"], PLACED, code.load(left))
         for name in PLACED.names or ():

@@ -9,11 +9,11 @@ looks whether somebody is asleep. One of the two sees the other.
 
 from __future__ import annotations
 
-from jitonnx.kernels.language import ir
+from jitonnx.emit import llvm_ir
 
 from ..layout import MEMBER, TEAM
 from . import watch
-from .emit import WORD, Code
+from .functions import WORD, FunctionBuilder
 
 LOOKS_PER_CLOCK = 32
 """How often a spinning thread looks between two readings of the clock: about a microsecond's worth of pauses."""
@@ -27,14 +27,14 @@ _REAL_TIME = 0
 _SECOND = 1_000_000_000
 
 
-def define(module: ir.Module) -> None:
+def define(module: llvm_ir.Module) -> None:
     """Add the functions that runs call to a module."""
     _wait(module)
     _wake(module)
     _acquire(module)
 
 
-def define_sleep(module: ir.Module, monotonic_clock: int) -> None:
+def define_sleep(module: llvm_ir.Module, monotonic_clock: int) -> None:
     """Add the clock, and what threads do that wait long; `monotonic_clock` is the system's CLOCK_MONOTONIC."""
     _clock(module, monotonic_clock)
     watch.define(module)
@@ -42,21 +42,21 @@ def define_sleep(module: ir.Module, monotonic_clock: int) -> None:
     _sleep(module)
 
 
-def sequence_of(code: Code, claim: ir.Value) -> ir.Value:
+def sequence_of(code: FunctionBuilder, claim: llvm_ir.Value) -> llvm_ir.Value:
     """Which row a claim is about."""
     return code.bits(claim, 32, 32)
 
 
-def _clock(module: ir.Module, monotonic_clock: int) -> None:
+def _clock(module: llvm_ir.Module, monotonic_clock: int) -> None:
     """Nanoseconds of the monotonic clock."""
-    code = Code(module, "i64 jitonnx_clock()")
+    code = FunctionBuilder(module, "i64 jitonnx_clock()")
     time = code.local(16)
     code.call("clock_gettime", monotonic_clock, time)
     seconds, nanoseconds = code.load(time), code.load(code.at(time, 8))
     code.give(code.add(code.multiply(seconds, 1_000_000_000), nanoseconds))
 
 
-def _pause(code: Code) -> None:
+def _pause(code: FunctionBuilder) -> None:
     """Tell the CPU that this is a spinning loop."""
     if code.module.triple.startswith("x86_64"):
         code.call("llvm.x86.sse2.pause")
@@ -64,9 +64,9 @@ def _pause(code: Code) -> None:
         code.call("llvm.aarch64.hint", 1)
 
 
-def _doze(module: ir.Module) -> None:
+def _doze(module: llvm_ir.Module) -> None:
     """Sleep on a member's condition for a while, and look whether its run is to end. The caller holds the mutex."""
-    code = Code(module, "void jitonnx_doze(ptr member, ptr watch)")
+    code = FunctionBuilder(module, "void jitonnx_doze(ptr member, ptr watch)")
     mutex, condition = (code.field(code["member"], MEMBER, name) for name in ("mutex", "condition"))
     time = code.local(16)
     code.call("clock_gettime", _REAL_TIME, time)
@@ -82,7 +82,7 @@ def _doze(module: ir.Module) -> None:
     code.give()
 
 
-def _sleep(module: ir.Module) -> None:
+def _sleep(module: llvm_ir.Module) -> None:
     """Sleep until the claim is about another row than `sequence`; returns it. `watch`: as for `wait`.
 
     lock(member->mutex)
@@ -94,7 +94,7 @@ def _sleep(module: ir.Module) -> None:
     member->asleep = 0
     unlock(member->mutex)
     """
-    code = Code(module, "i64 jitonnx_sleep(ptr member, i64 sequence, ptr watch)")
+    code = FunctionBuilder(module, "i64 jitonnx_sleep(ptr member, i64 sequence, ptr watch)")
     member = code["member"]
     mutex, asleep = code.field(member, MEMBER, "mutex"), code.field(member, MEMBER, "asleep")
     claim = code.variable(0)
@@ -102,7 +102,7 @@ def _sleep(module: ir.Module) -> None:
     with code.forever() as leave:
         code.publish(asleep, 1)
         code.store(claim, code.watch(code.field(member, MEMBER, "claim")))
-        with code.when(code.compare(sequence_of(code, code.load(claim)), "!=", code["sequence"])):
+        with code.if_then(code.compare(sequence_of(code, code.load(claim)), "!=", code["sequence"])):
             leave()
         with code.build.if_else(code.is_null(code["watch"])) as (usual, watched):
             with usual:
@@ -114,7 +114,7 @@ def _sleep(module: ir.Module) -> None:
     code.give(code.load(claim))
 
 
-def _wait(module: ir.Module) -> None:
+def _wait(module: llvm_ir.Module) -> None:
     """Wait until a thread's claim is about another row than `sequence`; returns it. `watch`: the `WATCH` of the run if
     this thread looks whether it is to end, else null.
 
@@ -126,35 +126,35 @@ def _wait(module: ir.Module) -> None:
         if (now - started > team->spin) sched_yield()
     }
     """
-    code = Code(module, "i64 jitonnx_wait(ptr team, ptr member, i64 sequence, ptr watch)")
+    code = FunctionBuilder(module, "i64 jitonnx_wait(ptr team, ptr member, i64 sequence, ptr watch)")
     team, member, sequence = code["team"], code["member"], code["sequence"]
     started = code.variable(0)
     with code.forever() as leave:
         with code.loop(0, LOOKS_PER_CLOCK):
             claim = code.watch(code.field(member, MEMBER, "claim"))
-            with code.when(code.compare(sequence_of(code, claim), "!=", sequence)):
+            with code.if_then(code.compare(sequence_of(code, claim), "!=", sequence)):
                 code.give(claim)
             _pause(code)
         now = code.call("jitonnx_clock")
-        with code.when(code.equal(code.load(started), 0)):
+        with code.if_then(code.equal(code.load(started), 0)):
             code.store(started, now)
         waited = code.subtract(now, code.load(started))
-        with code.when(code.compare(waited, ">", code.word(team, TEAM, "patience"))):
+        with code.if_then(code.compare(waited, ">", code.word(team, TEAM, "patience"))):
             leave()
-        with code.when(code.compare(waited, ">", code.word(team, TEAM, "spin"))):
+        with code.if_then(code.compare(waited, ">", code.word(team, TEAM, "spin"))):
             code.call("sched_yield")
     code.give(code.call("jitonnx_sleep", member, sequence, code["watch"]))
 
 
-def _wake(module: ir.Module) -> None:
+def _wake(module: llvm_ir.Module) -> None:
     """Wake a thread if it sleeps, after its claim was published.
 
     `asleep` is taken back, so that rows that follow before the thread is on a CPU again do not wake it once more.
     """
-    code = Code(module, "void jitonnx_wake(ptr member)")
+    code = FunctionBuilder(module, "void jitonnx_wake(ptr member)")
     member = code["member"]
     asleep, mutex = code.field(member, MEMBER, "asleep"), code.field(member, MEMBER, "mutex")
-    with code.when(code.compare(code.watch(asleep), "!=", 0), likely=False):
+    with code.if_then(code.compare(code.watch(asleep), "!=", 0), likely=False):
         code.call("pthread_mutex_lock", mutex)
         code.publish(asleep, 0)
         code.call("pthread_cond_signal", code.field(member, MEMBER, "condition"))
@@ -162,10 +162,10 @@ def _wake(module: ir.Module) -> None:
     code.give()
 
 
-def _acquire(module: ir.Module) -> None:
+def _acquire(module: llvm_ir.Module) -> None:
     """1 if the team was free and now is the caller's, else 0."""
-    code = Code(module, "i64 jitonnx_acquire(ptr team)", exported=True)
+    code = FunctionBuilder(module, "i64 jitonnx_acquire(ptr team)", exported=True)
     busy = code.field(code["team"], TEAM, "busy")
-    with code.when(code.compare(code.watch(busy), "!=", 0)):
+    with code.if_then(code.compare(code.watch(busy), "!=", 0)):
         code.give(0)
     code.give(code.build.zext(code.exchange_if(busy, 0, 1), WORD))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jitonnx.kernels.language import ir
+from jitonnx.emit import llvm_ir
 
 from ..layout import (
     LAYOUT,
@@ -15,25 +15,25 @@ from ..layout import (
     STEP_COLUMNS,
     WORD_BYTES,
 )
-from .emit import WORD, Code
+from .functions import WORD, FunctionBuilder
 
 
-def define(module: ir.Module, exported: bool = False) -> None:
+def define(module: llvm_ir.Module, exported: bool = False) -> None:
     """Add the function to a module."""
     _check_row(module)
     _lay_out_row(module)
     _lay_out(module, exported)
 
 
-def _lay_out(module: ir.Module, exported: bool) -> None:
+def _lay_out(module: llvm_ir.Module, exported: bool) -> None:
     """Fill the tables of a layout, and note what follows of all steps."""
-    code = Code(module, "void jitonnx_lay_out(ptr layout)", exported)
+    code = FunctionBuilder(module, "void jitonnx_lay_out(ptr layout)", exported)
     layout = code["layout"]
 
-    def column(name: str) -> ir.Value:
+    def column(name: str) -> llvm_ir.Value:
         return code.pointer(layout, LAYOUT, name)
 
-    def word(name: str, index: ir.Value) -> ir.Value:
+    def word(name: str, index: llvm_ir.Value) -> llvm_ir.Value:
         return code.load(code.word_at(column(name), index))
 
     with code.loop(0, code.word(layout, LAYOUT, "step_count")) as index:
@@ -49,33 +49,33 @@ def _lay_out(module: ir.Module, exported: bool) -> None:
     code.give()
 
 
-def _check_row(module: ir.Module) -> None:
+def _check_row(module: llvm_ir.Module) -> None:
     """Note in `wrong` if one of the operands from number `first` up to `last` begins outside of its memory."""
-    code = Code(module, "void jitonnx_check_row(ptr layout, i64 first, i64 last)")
+    code = FunctionBuilder(module, "void jitonnx_check_row(ptr layout, i64 first, i64 last)")
     layout = code["layout"]
 
-    def word(name: str, index: ir.Value) -> ir.Value:
+    def word(name: str, index: llvm_ir.Value) -> llvm_ir.Value:
         return code.load(code.word_at(code.pointer(layout, LAYOUT, name), index))
 
     with code.loop(code["first"], code["last"]) as index:
         offset, limit = word("offsets", index), word("limits", word("limit_places", index))
         outside = code.build.or_(code.compare(offset, "<", 0), code.compare(offset, ">", limit))
-        with code.when(outside, likely=False):
+        with code.if_then(outside, likely=False):
             code.put(layout, LAYOUT, "wrong", 1)
     code.give()
 
 
-def _lay_out_row(module: ir.Module) -> None:
+def _lay_out_row(module: llvm_ir.Module) -> None:
     """Fill row `index`: kernel, pointers and sizes, and how threads share its tasks."""
-    code = Code(module, "void jitonnx_lay_out_row(ptr layout, i64 index)")
+    code = FunctionBuilder(module, "void jitonnx_lay_out_row(ptr layout, i64 index)")
     layout, index = code["layout"], code["index"]
     count = code.word(layout, LAYOUT, "step_count")
 
-    def column(name: str) -> ir.Value:
+    def column(name: str) -> llvm_ir.Value:
         place = code.add(code.multiply(count, STEP_COLUMNS.index(name)), index)
         return code.load(code.word_at(code.pointer(layout, LAYOUT, "columns"), place))
 
-    def ceil_divide(a: ir.Value, b: int | ir.Value) -> ir.Value:
+    def ceil_divide(a: llvm_ir.Value, b: int | llvm_ir.Value) -> llvm_ir.Value:
         above = code.subtract(code.add(a, b), 1)
         return code.build.sdiv(above, code.number(b))
 
@@ -109,14 +109,14 @@ def _lay_out_row(module: ir.Module) -> None:
         code.put(row, ROW, name, value)
     last = code.variable(code.word(layout, LAYOUT, "operand_count"))
     behind = code.add(index, 1)
-    with code.when(code.compare(behind, "<", count)):
+    with code.if_then(code.compare(behind, "<", count)):
         begins = code.word(code.item(code.pointer(layout, LAYOUT, "common_rows"), ROW, behind), ROW, "pointers")
         code.store(last, code.build.udiv(begins, code.number(WORD_BYTES)))
     # A step that is passed over may begin anywhere: of no elements, say, the second half of a concatenation.
-    with code.when(code.compare(tasks, ">", 0)):
+    with code.if_then(code.compare(tasks, ">", 0)):
         first = code.build.udiv(code.word(fixed, ROW, "pointers"), code.number(WORD_BYTES))
         code.call("jitonnx_check_row", layout, first, code.load(last))
-    with code.when(code.compare(threads, ">", 1)):
+    with code.if_then(code.compare(threads, ">", 1)):
         code.put(layout, LAYOUT, "shared_end", code.add(index, 1))
     for name, value in {"participants": split, "scratch": column("scratch")}.items():
         code.put(layout, LAYOUT, name, code.larger(code.word(layout, LAYOUT, name), value))

@@ -13,17 +13,17 @@ the member has counted its units as done. So a late member never touches a frame
 
 from __future__ import annotations
 
-from jitonnx.kernels.language import ir
+from jitonnx.emit import llvm_ir
 
 from ..layout import FRAME, MEMBER, OVER, ROW, TEAM
-from .emit import POINTER, Code
 from .floats import flushing
+from .functions import POINTER, FunctionBuilder
 from .sync import sequence_of
 from .walk import call_kernel, stamp
 from .watch import watch_of
 
 
-def define(module: ir.Module) -> None:
+def define(module: llvm_ir.Module) -> None:
     """Add what members do in runs to a module that has the functions of `floats`, `sync` and `walk`."""
     _hand_out(module)
     _advance(module)
@@ -32,30 +32,30 @@ def define(module: ir.Module) -> None:
     _member(module)
 
 
-def define_workers(module: ir.Module, set_mask: int) -> None:
+def define_workers(module: llvm_ir.Module, set_mask: int) -> None:
     """Add how threads begin and end; `set_mask` is the system's SIG_SETMASK."""
     _worker(module, set_mask)
     _start(module)
     _stop(module)
 
 
-def _member_at(code: Code, index: int | ir.Value) -> ir.Value:
+def _member_at(code: FunctionBuilder, index: int | llvm_ir.Value) -> llvm_ir.Value:
     return code.item(code.pointer(code["team"], TEAM, "members"), MEMBER, code.number(index))
 
 
-def _next_sequence(code: Code) -> ir.Value:
+def _next_sequence(code: FunctionBuilder) -> llvm_ir.Value:
     """Count the team's sequence up."""
     sequence = code.bits(code.add(code.word(code["team"], TEAM, "sequence"), 1), 0, 32)
     code.put(code["team"], TEAM, "sequence", sequence)
     return code.shift_left(sequence, 32)
 
 
-def _hand_out(module: ir.Module) -> None:
+def _hand_out(module: llvm_ir.Module) -> None:
     """Share a row: thread t of its n gets quotient units, the first `remainder` threads one more.
 
     Claims are published last, as with them begins the work.
     """
-    code = Code(module, "void jitonnx_hand_out(ptr team, ptr row, i64 position)")
+    code = FunctionBuilder(module, "void jitonnx_hand_out(ptr team, ptr row, i64 position)")
     team, row = code["team"], code["row"]
     threads, remainder = code.word(row, ROW, "threads"), code.word(row, ROW, "remainder")
     quotient = code.word(row, ROW, "quotient")
@@ -74,7 +74,7 @@ def _hand_out(module: ir.Module) -> None:
     code.give()
 
 
-def _advance(module: ir.Module) -> None:
+def _advance(module: llvm_ir.Module) -> None:
     """Go on with the team's program from a row on, as the one thread that may: 1 if a row has been handed out, else 0.
 
     for (row = position; row < frame->shared_end; row++) {
@@ -83,13 +83,13 @@ def _advance(module: ir.Module) -> None:
     }
     return 0
     """
-    code = Code(module, "i64 jitonnx_advance(ptr team, i64 index, i64 position)")
+    code = FunctionBuilder(module, "i64 jitonnx_advance(ptr team, i64 index, i64 position)")
     team = code["team"]
     frame = code.pointer(team, TEAM, "frame")
     rows = code.pointer(frame, FRAME, "rows")
     with code.loop(code["position"], code.word(frame, FRAME, "shared_end")) as position:
         row = code.item(rows, ROW, position)
-        with code.when(code.compare(code.word(row, ROW, "threads"), ">", 1)):
+        with code.if_then(code.compare(code.word(row, ROW, "threads"), ">", 1)):
             code.call("jitonnx_hand_out", team, row, position)
             code.give(1)
         stamps = code.pointer(team, TEAM, "stamps")
@@ -97,9 +97,9 @@ def _advance(module: ir.Module) -> None:
     code.give(0)
 
 
-def _do_units(module: ir.Module) -> None:
+def _do_units(module: llvm_ir.Module) -> None:
     """Do the units [first, end) of the team's row, which this thread has taken."""
-    code = Code(module, "void jitonnx_do_units(ptr team, i64 index, i64 first, i64 end)")
+    code = FunctionBuilder(module, "void jitonnx_do_units(ptr team, i64 index, i64 first, i64 end)")
     frame = code.pointer(code["team"], TEAM, "frame")
     position = code.word(code["team"], TEAM, "position")
     row = code.item(code.pointer(frame, FRAME, "rows"), ROW, position)
@@ -114,7 +114,7 @@ def _do_units(module: ir.Module) -> None:
     code.give()
 
 
-def _share(module: ir.Module) -> None:
+def _share(module: llvm_ir.Module) -> None:
     """Do what is left of a row for this thread to take; returns how many units it has done.
 
     for each member, this one first, while it has a claim on the row with units left {
@@ -123,7 +123,7 @@ def _share(module: ir.Module) -> None:
         if it is still so (compare and exchange): do them
     }
     """
-    code = Code(module, "i64 jitonnx_share(ptr team, i64 index, i64 sequence)")
+    code = FunctionBuilder(module, "i64 jitonnx_share(ptr team, i64 index, i64 sequence)")
     team, index = code["team"], code["index"]
     done, other = code.variable(0), code.variable(index)
     members = code.word(team, TEAM, "size")
@@ -132,17 +132,17 @@ def _share(module: ir.Module) -> None:
         place = code.field(_member_at(code, code.load(other)), MEMBER, "claim")
         with code.forever() as leave:
             claim = code.watch(place)
-            with code.when(code.compare(sequence_of(code, claim), "!=", code["sequence"])):
+            with code.if_then(code.compare(sequence_of(code, claim), "!=", code["sequence"])):
                 leave()
             first, end = code.bits(claim, 16, 16), code.bits(claim, 0, 16)
             left, grain = code.subtract(end, first), code.watch(code.field(team, TEAM, "grain"))
-            with code.when(code.compare(left, "<=", 0)):
+            with code.if_then(code.compare(left, "<=", 0)):
                 leave()
             half = code.larger(code.build.ashr(left, code.number(1)), grain)
             whole = code.compare(code.subtract(left, half), "<", grain)
             size = code.build.select(whole, left, half)
             rest = code.build.select(own, code.add(claim, code.shift_left(size, 16)), code.subtract(claim, size))
-            with code.when(code.exchange_if(place, claim, rest)):
+            with code.if_then(code.exchange_if(place, claim, rest)):
                 begin = code.build.select(own, first, code.subtract(end, size))
                 code.call("jitonnx_do_units", team, index, begin, code.add(begin, size))
                 code.store(done, code.add(code.load(done), size))
@@ -151,7 +151,7 @@ def _share(module: ir.Module) -> None:
     code.give(code.load(done))
 
 
-def _member(module: ir.Module) -> None:
+def _member(module: llvm_ir.Module) -> None:
     """What a member does from the row behind `sequence` on: the caller (index 0) during a run, a worker all its life.
     `watch`: the `WATCH` of the caller's run if it has one, else null.
 
@@ -166,23 +166,23 @@ def _member(module: ir.Module) -> None:
         }
     }
     """
-    code = Code(module, "void jitonnx_member(ptr team, i64 index, i64 sequence, ptr watch)")
+    code = FunctionBuilder(module, "void jitonnx_member(ptr team, i64 index, i64 sequence, ptr watch)")
     team, index = code["team"], code["index"]
     member = _member_at(code, index)
     sequence = code.variable(code["sequence"])
     with code.forever():
         claim = code.call("jitonnx_wait", team, member, code.load(sequence), code["watch"])
         code.store(sequence, sequence_of(code, claim))
-        with code.when(code.equal(code.bits(claim, 0, 32), OVER), likely=False):
+        with code.if_then(code.equal(code.bits(claim, 0, 32), OVER), likely=False):
             code.give()
         done = code.call("jitonnx_share", team, index, code.load(sequence))
-        with code.when(code.compare(done, ">", 0)):
+        with code.if_then(code.compare(done, ">", 0)):
             left = code.field(team, TEAM, "left")
-            with code.when(code.equal(code.fetch_add(left, code.subtract(0, done)), done)):
+            with code.if_then(code.equal(code.fetch_add(left, code.subtract(0, done)), done)):
                 after = code.add(code.word(team, TEAM, "position"), 1)
                 stamp(code, code.pointer(team, TEAM, "stamps"), after)
-                with code.when(code.equal(code.call("jitonnx_advance", team, index, after), 0)):
-                    with code.when(code.equal(index, 0)):
+                with code.if_then(code.equal(code.call("jitonnx_advance", team, index, after), 0)):
+                    with code.if_then(code.equal(index, 0)):
                         code.give()
                     caller = _member_at(code, 0)
                     code.publish(code.field(caller, MEMBER, "claim"), code.add(_next_sequence(code), OVER))
@@ -190,9 +190,9 @@ def _member(module: ir.Module) -> None:
     code.build.unreachable()
 
 
-def _worker(module: ir.Module, set_mask: int) -> None:
+def _worker(module: llvm_ir.Module, set_mask: int) -> None:
     """A thread's life. Signals are left to Python's threads, so that Ctrl-C interrupts what the main one waits for."""
-    code = Code(module, "ptr jitonnx_worker(ptr member)")
+    code = FunctionBuilder(module, "ptr jitonnx_worker(ptr member)")
     member = code["member"]
     team = code.pointer(member, MEMBER, "team")
     code.call("pthread_sigmask", set_mask, code.field(team, TEAM, "signals"), POINTER(None))
@@ -201,9 +201,9 @@ def _worker(module: ir.Module, set_mask: int) -> None:
     code.build.ret(POINTER(None))
 
 
-def _start(module: ir.Module) -> None:
+def _start(module: llvm_ir.Module) -> None:
     """Create the workers that do not run yet; returns how many run. The caller holds the team."""
-    code = Code(module, "i64 jitonnx_start(ptr team)")
+    code = FunctionBuilder(module, "i64 jitonnx_start(ptr team)")
     team = code["team"]
     workers = code.subtract(code.word(team, TEAM, "size"), 1)
     worker = module.globals["jitonnx_worker"]
@@ -212,15 +212,15 @@ def _start(module: ir.Module) -> None:
         code.put(member, MEMBER, "start", sequence_of(code, code.word(member, MEMBER, "claim")))
         thread, attributes = code.field(member, MEMBER, "thread"), code.field(team, TEAM, "attributes")
         failed = code.call("pthread_create", thread, attributes, worker, member)
-        with code.when(code.build.icmp_signed("!=", failed, failed.type(0))):
+        with code.if_then(code.build.icmp_signed("!=", failed, failed.type(0))):
             code.give(index)
         code.put(team, TEAM, "started", code.add(index, 1))
     code.give(workers)
 
 
-def _stop(module: ir.Module) -> None:
+def _stop(module: llvm_ir.Module) -> None:
     """End the workers and wait for that. The caller holds the team, and no run may use it afterwards."""
-    code = Code(module, "void jitonnx_stop(ptr team)", exported=True)
+    code = FunctionBuilder(module, "void jitonnx_stop(ptr team)", exported=True)
     team = code["team"]
     after = code.add(code.word(team, TEAM, "started"), 1)
     over = code.add(_next_sequence(code), OVER)

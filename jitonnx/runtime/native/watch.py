@@ -11,21 +11,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from jitonnx.kernels.language import ir
+from jitonnx.emit import llvm_ir
 
 from ..layout import DUE_NANOSECONDS, FRAME, POOL, PROGRAM, WATCH
-from .emit import POINTER, WORD, Code
+from .functions import POINTER, WORD, FunctionBuilder
 
 _NEVER = (1 << 63) - 1
 
 
-def define(module: ir.Module) -> None:
+def define(module: llvm_ir.Module) -> None:
     """Add the function to a module that has the clock."""
     _look(module)
 
 
 @contextmanager
-def released(code: Code, watch: ir.Value) -> Iterator[None]:
+def released(code: FunctionBuilder, watch: llvm_ir.Value) -> Iterator[None]:
     """Within the block this thread is without the GIL, as its `WATCH` says."""
     code.build.store(code.call("PyEval_SaveThread"), code.field(watch, WATCH, "thread"))
     yield
@@ -33,7 +33,7 @@ def released(code: Code, watch: ir.Value) -> Iterator[None]:
     code.put(watch, WATCH, "thread", 0)
 
 
-def begin(code: Code, pool: ir.Value) -> ir.Value:
+def begin(code: FunctionBuilder, pool: llvm_ir.Value) -> llvm_ir.Value:
     """The `WATCH` of a call that begins, and has the GIL."""
     watch = code.local(WATCH.itemsize)
     code.put(watch, WATCH, "thread", 0)
@@ -43,28 +43,28 @@ def begin(code: Code, pool: ir.Value) -> ir.Value:
     return watch
 
 
-def watching(code: Code, program: ir.Value, watch: ir.Value) -> ir.Value:
+def watching(code: FunctionBuilder, program: llvm_ir.Value, watch: llvm_ir.Value) -> llvm_ir.Value:
     """The `WATCH` if a run of the program takes long, else null."""
     long = code.compare(code.word(program, PROGRAM, "long"), "!=", 0)
     return code.build.select(long, watch, POINTER(None))
 
 
-def watch_of(code: Code, frame: ir.Value) -> ir.Value:
+def watch_of(code: FunctionBuilder, frame: llvm_ir.Value) -> llvm_ir.Value:
     """The `WATCH` of the run in a frame, or null."""
     return code.pointer(frame, FRAME, "watch")
 
 
-def is_ended(code: Code, watch: ir.Value) -> ir.Value:
+def is_ended(code: FunctionBuilder, watch: llvm_ir.Value) -> llvm_ir.Value:
     """Whether the thread that Python called has ended the run, as it knows itself."""
     return code.compare(code.word(watch, WATCH, "stop"), "!=", 0)
 
 
-def is_stopped(code: Code, watch: ir.Value) -> ir.Value:
+def is_stopped(code: FunctionBuilder, watch: llvm_ir.Value) -> llvm_ir.Value:
     """Whether a run that is watched is to end."""
     return code.compare(code.watch(code.field(watch, WATCH, "stop")), "!=", 0)
 
 
-def _look(module: ir.Module) -> None:
+def _look(module: llvm_ir.Module) -> None:
     """Have Python say whether the run is to end, if it is time for that. Only the thread that Python called does so.
 
     if (stop) return
@@ -74,18 +74,18 @@ def _look(module: ir.Module) -> None:
     if (thread) thread = PyEval_SaveThread()
     due = again is true ? clock() + … : never
     """
-    code = Code(module, "void jitonnx_look(ptr watch)")
+    code = FunctionBuilder(module, "void jitonnx_look(ptr watch)")
     watch, build = code["watch"], code.build
     due, stop, thread = (code.field(watch, WATCH, name) for name in ("due", "stop", "thread"))
-    with code.when(code.compare(code.load(stop), "!=", 0), likely=False):
+    with code.if_then(code.compare(code.load(stop), "!=", 0), likely=False):
         code.give()
     now = code.call("jitonnx_clock")
-    with code.when(code.equal(code.load(due), 0)):
+    with code.if_then(code.equal(code.load(due), 0)):
         code.store(due, code.add(now, DUE_NANOSECONDS))
-    with code.when(code.compare(now, "<", code.load(due)), likely=True):
+    with code.if_then(code.compare(now, "<", code.load(due)), likely=True):
         code.give()
     lacks = code.compare(code.load(thread), "!=", 0)
-    with code.when(lacks):
+    with code.if_then(lacks):
         code.call("PyEval_RestoreThread", code.load(thread, POINTER))
     again, ended = code.variable(0), code.variable(0)
     failed = code.call("PyErr_CheckSignals")
@@ -100,7 +100,7 @@ def _look(module: ir.Module) -> None:
                 with answered:
                     code.store(again, build.sext(code.call("PyObject_IsTrue", answer), WORD))
                     code.call("Py_DecRef", answer)
-    with code.when(lacks):
+    with code.if_then(lacks):
         build.store(code.call("PyEval_SaveThread"), thread)
     code.publish(stop, code.load(ended))
     later = code.add(code.call("jitonnx_clock"), DUE_NANOSECONDS)

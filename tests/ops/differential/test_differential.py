@@ -17,8 +17,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
+from jitonnx.engine.interpreter import evaluate
 from jitonnx.engine.pipeline import Engine, Settings
-from jitonnx.interpreter import evaluate
 from jitonnx.model import load
 from tests.ops.coverage import PAGE
 from tests.ops.differential import elementwise, movement, rows, varied, windows
@@ -42,7 +42,7 @@ ELSEWHERE = {
             *(f"Random{x}{y}" for x in ("Normal", "Uniform") for y in ("", "Like")),
         )
     },
-    ("", "NonMaxSuppression"): "tests/kernels/test_suppression.py",
+    ("", "NonMaxSuppression"): "tests/kernels/test_nms.py",
     ("ai.onnx.preview", "FlexAttention"): "tests/session/test_flex_attention.py",
 }
 """Operators that run graphs, or have cases in another form: where these are."""

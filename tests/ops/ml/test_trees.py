@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jitonnx import InferenceSession
-from jitonnx.interpreter import evaluate
+from jitonnx.engine.interpreter import evaluate
 from jitonnx.model import load
 from tests.ops.harness import Case, build, case, check, check_refused
 from tests.ops.ml import forests

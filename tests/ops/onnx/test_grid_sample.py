@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from jitonnx.computation.sampling import MODES, OUTSIDES
+from jitonnx.ir.computation.sampling import MODES, OUTSIDES
 from tests.ops.harness import Case, build, case, check, check_refused, each_version, ints, retyped, run_reference
 
 RANDOM = np.random.default_rng(5)

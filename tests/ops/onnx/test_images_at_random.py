@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jitonnx.computation.sampling import MODES, OUTSIDES
+from jitonnx.engine.interpreter import evaluate
 from jitonnx.engine.pipeline import Engine, Settings
-from jitonnx.interpreter import evaluate
+from jitonnx.ir.computation.sampling import MODES, OUTSIDES
 from jitonnx.model import load
 from tests.ops.harness import Case, _kernel_cache, assert_same, build, case, ints
 

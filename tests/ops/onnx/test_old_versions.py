@@ -255,7 +255,7 @@ def recurrent(operator: str, version: int, **options: Any) -> Case:
 @pytest.mark.parametrize("operator", WEIGHTS)
 def test_recurrent_layers_of_version_1_are_those_of_version_7(operator: str) -> None:
     """output_sequence said whether Y is wanted; GRU's default direction was misspelled in the schema."""
-    from jitonnx.interpreter import evaluate
+    from jitonnx.engine.interpreter import evaluate
 
     old = recurrent(operator, 1, output_sequence=1)
     new = recurrent(operator, 7)

@@ -13,13 +13,14 @@ import pytest
 from onnx import TensorProto, helper
 
 import jitonnx
-from jitonnx import InferenceSession, draws
-from jitonnx.computation import computations as c
-from jitonnx.computation.lowering import lower
+from jitonnx import InferenceSession
+from jitonnx.engine.interpreter import evaluate
 from jitonnx.engine.pipeline import Engine, Settings
-from jitonnx.interpreter import evaluate
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation.lowering import lower
 from jitonnx.model import load
 from jitonnx.passes import optimize
+from jitonnx.support import draws
 from tests.ops.harness import Case, _kernel_cache, build, case, check, check_refused, each_version, run_reference
 
 RANDOM = np.random.default_rng(1)

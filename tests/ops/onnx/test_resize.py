@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from jitonnx.computation.resampling import scaled
+from jitonnx.ir.computation.resampling import scaled
 from jitonnx.ir.dims import evaluate, variable
 from tests.ops.harness import Case, case, check, check_refused, retyped
 

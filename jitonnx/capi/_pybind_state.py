@@ -1,3 +1,0 @@
-"""The names of onnxruntime's extension module, under the name by which its own package imports them."""
-
-from jitonnx.capi.onnxruntime_pybind11_state import *  # noqa: F403

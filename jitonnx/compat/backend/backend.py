@@ -1,0 +1,68 @@
+"""ONNX's backend interface as a class."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from jitonnx.api.options import SessionOptions
+from jitonnx.api.session import InferenceSession
+from jitonnx.compat.backend.backend_rep import OnnxRuntimeBackendRep, set_options
+
+_OPTIONS = frozenset(
+    (
+        "enable_cpu_mem_arena",
+        "enable_mem_pattern",
+        "enable_mem_reuse",
+        "execution_mode",
+        "execution_order",
+        "graph_optimization_level",
+        "inter_op_num_threads",
+        "intra_op_num_threads",
+        "log_severity_level",
+        "log_verbosity_level",
+        "logid",
+        "use_deterministic_compute",
+        "use_per_session_threads",
+    )
+)
+"""Attributes of `SessionOptions` that may be set from here: those that write no files."""
+
+
+class OnnxRuntimeBackend:
+    """What `onnx.backend.base.Backend` asks for. There is one device, "CPU"."""
+
+    @classmethod
+    def is_compatible(cls, model: Any, device: str | None = None, **_: Any) -> bool:
+        """Whether the device is the CPU; nothing is asked of the model."""
+        return cls.supports_device(device or "CPU")
+
+    @classmethod
+    def supports_device(cls, device: str) -> bool:
+        """Whether the device is the CPU."""
+        return device == "CPU"
+
+    @classmethod
+    def prepare(cls, model: Any, device: str | None = None, **options: Any) -> OnnxRuntimeBackendRep:
+        """A model ready to run: from a path, bytes, a ModelProto, a session, or what this has returned.
+
+        options: attributes of `SessionOptions`; RuntimeError for those that would write files.
+        """
+        if device is not None and not cls.supports_device(device):
+            raise RuntimeError(f"Incompatible device expected '{device}', got 'CPU'")
+        if isinstance(model, OnnxRuntimeBackendRep):
+            return model
+        if isinstance(model, InferenceSession):
+            return OnnxRuntimeBackendRep(model)
+        chosen = SessionOptions()
+        set_options(chosen, options, _OPTIONS)
+        return OnnxRuntimeBackendRep(InferenceSession(model, chosen))
+
+    @classmethod
+    def run_model(cls, model: Any, inputs: Any, device: str | None = None, **options: Any) -> list[Any]:
+        """The outputs for these inputs: a list, or an array for a single one."""
+        return cls.prepare(model, device, **options).run(inputs, **options)
+
+    @classmethod
+    def run_node(cls, node: Any, inputs: Any, device: str | None = None, **_: Any) -> NoReturn:
+        """NotImplementedError: models are run, and not nodes."""
+        raise NotImplementedError("It is much more efficient to run a whole model than every node independently.")

@@ -1,0 +1,227 @@
+"""Scalar functions in Python that Numba compiles, for users' operators: they fuse as built-in operations do.
+
+Numba, the extra `jitonnx[numba]`, is imported by the first function that is made.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Collection
+from typing import Any
+
+import numpy as np
+
+from jitonnx.ir.computation import expressions as e
+from jitonnx.ir.computation.linked import SYMBOL, LinkedFunction
+from jitonnx.ir.dtypes import HALVES, DType, of_numpy
+from jitonnx.numba import translation
+from jitonnx.numba.translation import MATHEMATICS
+from jitonnx.ops.base import NUMBERS, Elementwise
+from jitonnx.support import fork_safety
+from jitonnx.support.records import NamedTuple
+
+_PASSES = (
+    *("always_inliner", "global_dead_code_eliminate", "sroa", "simplify_cfg", "instruction_combine", "new_gvn", "sccp"),
+    *("simplify_cfg", "instruction_combine", "simplify_cfg", "global_dead_code_eliminate", "instruction_namer"),
+)
+"""They are thorough: what Numba does where Python would raise an exception has to be seen to be out of reach."""
+_SMALL = 60
+"""Instructions up to which a function is written into the loops that call it: there is a copy for each lane."""
+
+
+class CompiledFunction:
+    """A function of numbers, written in what Numba compiles: Python's arithmetic, conditions, loops, and `math`.
+
+    Called with arrays, it gives an array, element by element, with NumPy's broadcasting; called with expressions
+    (`jitonnx.custom.e`), an expression. So an elementwise operator says `evaluate` and `scalar` by one function.
+
+    signature: as Numba has it, "float32(float32, float32)"; arguments are converted to these types. None: compiled for
+    the types that it is called with. It is also called with zeros, in lanes that hold no element, and has to return.
+    """
+
+    def __init__(self, function: Callable[..., Any], signature: str | None = None) -> None:
+        self._numba = _numba()
+        function = getattr(function, "py_func", function)  # of what numba.njit has made
+        self.function, self._signature = function, signature
+        self._made: dict[tuple[DType, ...], _Scalar] = {}
+        self._lock = fork_safety.WorkLock()
+        signatures = [] if signature is None else [signature]
+        self._of_arrays = self._numba.vectorize(signatures, nopython=True)(function)
+        self.__name__, self.__doc__ = function.__name__, function.__doc__
+
+    def __call__(self, *arguments: Any) -> Any:
+        """An expression if an argument is one, else an array. TypeError for what Numba does not compile."""
+        if not any(isinstance(argument, e.Expr) for argument in arguments):
+            return self._of_arrays(*arguments)
+        like = next(argument for argument in arguments if isinstance(argument, e.Expr))
+        given = [one if isinstance(one, e.Expr) else e.constant(one, like.dtype) for one in arguments]
+        made = self._scalar(tuple(one.dtype for one in given))
+        passed = [e.cast(one, dtype) for one, dtype in zip(given, made.arguments, strict=True)]
+        return e.substitute(made.result, lambda leaf: passed[leaf.value] if leaf.op == "operand" else None)
+
+    def __repr__(self) -> str:
+        return f"compiled({self.__name__})"
+
+    def _scalar(self, dtypes: tuple[DType, ...]) -> _Scalar:
+        with self._lock:
+            if dtypes not in self._made:
+                self._made[dtypes] = self._compiled(dtypes)
+            return self._made[dtypes]
+
+    def _compiled(self, dtypes: tuple[DType, ...]) -> _Scalar:
+        numba = self._numba
+        kinds = self._signature or tuple(numba.from_dtype(dtype.numpy) for dtype in dtypes)
+        try:
+            dispatcher = numba.njit(kinds, error_model="numpy")(self.function)
+        except numba.core.errors.NumbaError as error:
+            raise TypeError(f"Numba does not compile {self.__name__} for {kinds}: {error}") from error
+        (signature,) = dispatcher.signatures
+        if len(signature) != len(dtypes):
+            raise TypeError(f"{self.__name__} has {len(signature)} arguments; {len(dtypes)} are given")
+        arguments = tuple(map(self._dtype, signature))
+        result = self._dtype(dispatcher.overloads[signature].signature.return_type)
+        entry = self._entry(dispatcher.inspect_llvm(signature))
+        try:
+            return _Scalar(arguments, translation.expression(entry, arguments, result))
+        except translation.Untranslated:
+            linked = LinkedFunction(self.__name__, arguments, result, self._ir(entry))
+            operands = (e.operand(i, dtype) for i, dtype in enumerate(arguments))
+            return _Scalar(arguments, e.call(linked, *operands))
+
+    def _dtype(self, kind: Any) -> DType:
+        try:
+            return of_numpy(np.dtype(self._numba.np.numpy_support.as_dtype(kind)))
+        except (NotImplementedError, self._numba.core.errors.NumbaError) as error:
+            raise TypeError(f"{self.__name__} takes or gives {kind}; numbers and truth values are possible") from error
+
+    def _entry(self, text: str) -> Any:
+        """The C function in Numba's module, with all that it calls written into it. Its name is `SYMBOL`."""
+        import llvmlite.binding as llvm
+
+        try:
+            module = llvm.parse_assembly(text.replace("noinline", "nounwind"))  # of what a C function calls
+        except RuntimeError as error:
+            raise TypeError(
+                f"llvmlite does not read the LLVM IR that Numba {self._numba.__version__} made of {self.__name__}: "
+                f"{error}. Install versions that go together"
+            ) from error
+        entry = None
+        for function in module.functions:
+            if function.is_declaration:
+                continue
+            if function.name.startswith("cfunc."):
+                entry = function
+            else:
+                function.linkage = "internal"
+                function.add_function_attribute("alwaysinline")
+        assert entry is not None, "Bug: Numba has made no C function"
+        entry.name = SYMBOL
+        for variable in module.global_variables:
+            if not variable.is_declaration:
+                variable.linkage = "internal"
+        machine = llvm.Target.from_triple(module.triple).create_target_machine()
+        passes = llvm.create_new_module_pass_manager()
+        for name in _PASSES:
+            getattr(passes, f"add_{name}_pass")()
+        passes.run(module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=1)))
+        called = {one.name for one in module.functions if one.is_declaration and not one.name.startswith("llvm.")}
+        strange = {name for name in called if not MATHEMATICS & {name, name.removesuffix("f")}}
+        if strange or list(module.global_variables):
+            raise TypeError(
+                f"{self.__name__} needs {', '.join(sorted(strange)) or 'memory of its own'}: a compiled function "
+                "computes with numbers and `math` alone, and raises no exceptions"
+            )
+        return entry
+
+    @staticmethod
+    def _ir(entry: Any) -> str:
+        """The text of the module that an entry is alone in."""
+        if sum(len(list(block.instructions)) for block in entry.blocks) <= _SMALL:
+            entry.add_function_attribute("alwaysinline")
+        # Of the machine that runs it nothing is said, so that the kernel says it.
+        text = str(entry.module)
+        return re.sub(r"^(target (datalayout|triple)|; ModuleID|source_filename) .*\n", "", text, flags=re.M)
+
+
+class _Scalar(NamedTuple):
+    """A function compiled for some types: an expression of operands by the arguments' numbers."""
+
+    arguments: tuple[DType, ...]
+    result: e.Expr
+
+
+def _numba() -> Any:
+    try:
+        import numba
+    except ImportError as error:
+        raise ImportError("a compiled function needs Numba: pip install jitonnx[numba]") from error
+    return numba
+
+
+def compiled(function: Callable[..., Any] | None = None, *, signature: str | None = None) -> Any:
+    """Decorates a function of numbers, which becomes a `CompiledFunction`. ImportError without Numba.
+
+    @custom.compiled(signature="float32(float32, float32)")
+    def damped(x, rate): ...
+    """
+    if function is None:
+        return lambda given: CompiledFunction(given, signature)
+    return CompiledFunction(function, signature)
+
+
+def elementwise(
+    function: Callable[..., Any],
+    *,
+    domain: str,
+    name: str | None = None,
+    types: Collection[DType] = NUMBERS,
+    result: DType | None = None,
+) -> type[Elementwise]:
+    """Declare an elementwise operator by a function of numbers, which Numba compiles: of `numba.njit`, or a plain one.
+
+    Its parameters are the inputs, all of one of `types`; those with a default, a number or truth value, are attributes.
+    The function gets those that are floats in the inputs' type where that is of floats, too, else as float64, and whole
+    numbers as int64. What it gives becomes the inputs' type, or `result`. name: the operator's, by default the
+    function's.
+
+    Raises: ImportError without Numba, TypeError for a function without inputs or with defaults of other types.
+    """
+    numbers = function if isinstance(function, CompiledFunction) else CompiledFunction(function)
+    parameters = inspect.signature(numbers.function).parameters.values()
+    inputs = tuple(one.name for one in parameters if one.default is inspect.Parameter.empty)
+    defaults = {one.name: one.default for one in parameters if one.default is not inspect.Parameter.empty}
+    for attribute, value in defaults.items():
+        if type(value) not in (int, float, bool):
+            raise TypeError(f"{attribute}={value!r} of {numbers.__name__}: an attribute is an int, a float or a bool")
+    if not inputs:
+        raise TypeError(f"{numbers.__name__} has no inputs: parameters without a default are inputs")
+
+    def attributes(self: Elementwise, dtype: DType) -> list[tuple[Any, DType]]:
+        single = dtype if dtype.is_float else DType.DOUBLE
+        kinds = {int: DType.INT64, float: single, bool: DType.BOOL}
+        return [(getattr(self, each), kinds[type(value)]) for each, value in defaults.items()]
+
+    def scalar(self: Elementwise, *operands: e.Expr) -> e.Expr:
+        given = (e.constant(value, kind) for value, kind in attributes(self, operands[0].dtype))
+        return e.cast(numbers(*operands, *given), result or operands[0].dtype)
+
+    def evaluate(self: Elementwise, *arrays: np.ndarray) -> np.ndarray:
+        wide = [array.astype(np.float32) if of_numpy(array.dtype) in HALVES else array for array in arrays]
+        given = (kind.numpy.type(value) for value, kind in attributes(self, of_numpy(wide[0].dtype)))
+        return np.asarray(numbers(*wide, *given)).astype(result.numpy if result else arrays[0].dtype)
+
+    declared = {
+        "__annotations__": {attribute: type(value) for attribute, value in defaults.items()},
+        "__doc__": numbers.__doc__,
+        "__module__": numbers.function.__module__,
+        "domain": domain,
+        "inputs": tuple(f"{one}: T" for one in inputs),
+        "outputs": ("result: T" if result is None else f"result: tensor({result.text})",),
+        "types": {"T": frozenset(types)},
+        "result": result,
+        "scalar": scalar,
+        "evaluate": evaluate,
+        **defaults,
+    }
+    return type(name or numbers.__name__, (Elementwise,), declared)

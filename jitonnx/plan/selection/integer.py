@@ -1,0 +1,169 @@
+"""Convolutions and products of 8-bit integers with constant weights: kernels whose rows are pixels or rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation.lowering import Statement
+from jitonnx.ir.dims import DimLike, concrete, integers, product
+from jitonnx.ir.dtypes import DType
+from jitonnx.ir.graph import Value
+from jitonnx.kernels.integer.spec import IntegerBuffers, IntegerSpec, choose, fits_byte_pairs
+from jitonnx.kernels.integer_amx.spec import IntegerAmxSpec, choose_tiles
+from jitonnx.kernels.integer_depthwise.spec import DepthwiseIntegerSpec, choose_depthwise
+from jitonnx.kernels.parts.layouts import LINE, WindowProduct
+from jitonnx.plan.calls import KernelCall
+from jitonnx.plan.fusion import Group
+from jitonnx.plan.selection.amx_rows import rows_together, way_of_rows, way_of_windows
+from jitonnx.plan.selection.windows import evenly_spaced, place_rows, row_strides, rows_as_windows, window_sizes
+from jitonnx.plan.tensor import StridedTensor, apart, channels_last_order, pair
+
+if TYPE_CHECKING:
+    from jitonnx.plan.planner import Planner
+
+
+def matmul(planner: Planner, group: Group, statement: Statement) -> None:
+    """(a - zero) @ b: the rows of all leading axes of a are rows of one product."""
+    left, right, zero = (*statement.inputs, None)[:3]
+    assert left is not None and right is not None and group.output is not None
+    order = tuple(range(len(left.shape)))
+    a, a_row = evenly_spaced(planner, planner.unit_inner(left))
+    y, y_row = place_rows(planner, group.output, order, order[:-1])
+    m, k, n = product(a.shape[:-1]), a.shape[-1], y.shape[-1]
+    given = rows_as_windows(m, n, k, a_row) | {"y_pixel": y_row}
+    weights = planner.tensor(right)
+    columns = replace(weights, shape=weights.shape[::-1], strides=weights.strides[::-1])
+    way = way_of_rows(a, a_row, LINE, True)
+    spec = _chosen(planner, a, zero, columns, y, order[:-1], way, concrete(m))
+    _call(planner, group, spec, a, zero, columns, y, order[:-1], given, f"product {m}x{n}x{k}")
+
+
+def convolution(planner: Planner, group: Group, statement: Statement) -> None:
+    """A convolution of an image: rows are output pixels, gathered unless they are the input's. A depthwise one has a
+    kernel of its own."""
+    image, kernel, zero = (*statement.inputs, None)[:3]
+    computation = statement.computation
+    assert isinstance(computation, c.IntegerConvolution)
+    assert image is not None and kernel is not None and group.output is not None
+    x, weights, pixels = planner.channels_last(image), planner.tensor(kernel), (0, 2, 3)
+    y, y_row = place_rows(planner, group.output, channels_last_order(4), pixels)
+    given = window_sizes(x, y, weights.shape[2:], computation) | {"y_pixel": y_row}
+    label = f"{'x'.join(map(str, weights.shape[2:]))} {x.shape[1]}->{y.shape[1]}"
+    if computation.depthwise:
+        depthwise = choose_depthwise(
+            *(pair(integers(weights.shape[2:])), pair(computation.strides), pair(computation.dilations)),
+            planner.target,
+            signed=x.dtype is DType.INT8,
+            shifted=is_shifted(zero),
+            result=y.dtype.numpy.name,
+        )
+        _call(planner, group, depthwise, x, zero, weights, y, pixels, given, f"depthwise convolution {label}")
+        return
+    taps, steps = integers(weights.shape[2:]), (computation.strides, computation.dilations)
+    pads = (*computation.pads_before, *computation.pads_after)
+    as_they_lie = weights.shape[2:] == (1, 1) and all(step == 1 for step in computation.strides) and not any(pads)
+    x_row = apart(x, pixels) if as_they_lie else None
+    if x_row is not None:
+        given["x_pixel"] = x_row
+        way = way_of_rows(replace(x, shape=(x.shape[0], *x.shape[2:], x.shape[1])), x_row, LINE, True)
+    else:
+        way = way_of_windows(x.shape[1], y.shape[3], taps, *steps, LINE)
+    by_tap = replace(
+        weights,
+        shape=tuple(weights.shape[axis] for axis in (0, 2, 3, 1)),
+        strides=tuple(weights.strides[axis] for axis in (0, 2, 3, 1)),
+    )
+    together = rows_together([y.shape[axis] for axis in pixels], way, taps, computation.dilations)
+    spec = _chosen(planner, x, zero, by_tap, y, pixels, way, together)
+    _call(planner, group, spec, x, zero, by_tap, y, pixels, given, f"convolution {label}")
+
+
+def is_shifted(zero: Value | None) -> bool:
+    """Whether numbers have a zero point that may not be 0."""
+    return zero is not None and (zero.constant is None or bool(zero.constant.any()))
+
+
+def _chosen(
+    planner: Planner,
+    x: StridedTensor,
+    zero: Value | None,
+    weights: StridedTensor,
+    y: StridedTensor,
+    rows: Sequence[int],
+    way: str,
+    together: int | None,
+) -> IntegerSpec | IntegerAmxSpec:
+    """The kernel for `weights` [outputs, depth...]; `rows`: the axes of y that are rows of the product; `way`: how
+    tiles would read them; `together`: how many they would multiply with all weights at once."""
+    columns, *deep = integers(weights.shape)
+    of_y, windows = concrete(product(y.shape[axis] for axis in rows)), way not in ("in place", "copied")
+    signed, shifted, result = x.dtype is DType.INT8, is_shifted(zero), y.dtype.numpy.name
+    assert weights.constant is not None
+    in_byte_pairs = planner.target.integer_products == "pairs" and fits_byte_pairs(_matrix(weights.constant))
+    spec = choose(
+        *(columns, of_y, planner.target),
+        depth=math.prod(deep),
+        in_byte_pairs=in_byte_pairs,
+        signed=signed,
+        shifted=shifted,
+        windows=windows,
+        result=result,
+    )
+    if spec.multiply == "tiles":
+        return choose_tiles(way, columns, deep, together, signed=signed, shifted=shifted, result=result)
+    return spec
+
+
+def _call(
+    planner: Planner,
+    group: Group,
+    spec: IntegerSpec | IntegerAmxSpec | DepthwiseIntegerSpec,
+    x: StridedTensor,
+    zero: Value | None,
+    weights: StridedTensor,
+    y: StridedTensor,
+    rows: Sequence[int],
+    given: dict[str, DimLike],
+    label: str,
+) -> None:
+    """The kernel's call. `weights` [outputs, depth...]; `rows`: the axes of y that are rows of the product."""
+    packing: Hashable = spec
+    arranged = _matrix
+    if isinstance(spec, IntegerAmxSpec):
+        packing, arranged, how = spec.packing, _by_taps, f"{HOW['tiles']}, x {spec.way}"
+    else:
+        how = HOW[spec.multiply]
+    packed = planner.packed(weights, lambda w: spec.pack(arranged(w)), packing)
+    sums = planner.packed(weights, lambda w: spec.column_sums(arranged(w)), ("sums", packing))
+    zeros = planner.tensor(zero) if zero is not None and spec.shifted else x
+    call = KernelCall(spec, IntegerBuffers(x=x, zero=zeros, w=packed, sums=sums, y=y), WindowProduct(**given))
+    call.label = f"integer {label}"
+    call.reason = "; ".join([how, *group.reasons])
+    planner.epilogue(group, call, row_strides(rows))
+    planner.call(call)
+
+
+HOW = {
+    "tiles": "sums in tile registers",
+    "signed matrices": "by products of small matrices of bytes",
+    "dot": "by dot products of bytes",
+    "signed dot": "by dot products of bytes",
+    "byte pairs": "by products of pairs of bytes",
+    "pairs": "by products of pairs of 16 bits",
+    "words": "by products of 32 bits",
+}
+
+
+def _matrix(weights: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(weights).reshape(len(weights), -1)
+
+
+def _by_taps(weights: np.ndarray) -> np.ndarray:
+    """[outputs, taps, channels]"""
+    return np.ascontiguousarray(weights).reshape(len(weights), math.prod(weights.shape[1:-1]), weights.shape[-1])

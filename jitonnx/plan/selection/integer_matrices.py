@@ -1,0 +1,94 @@
+"""Products of matrices of 8-bit integers that are both computed: attention's scores, and what they weigh."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jitonnx.ir.computation.lowering import Statement
+from jitonnx.ir.dims import concrete
+from jitonnx.ir.dtypes import DType
+from jitonnx.ir.graph import Value
+from jitonnx.kernels.integer.spec import FEW_ROWS
+from jitonnx.kernels.integer_matrices.spec import MatricesBuffers, choose_matrices
+from jitonnx.kernels.integer_matrices_amx.spec import IntegerPackingSpec, choose_tile_matrices
+from jitonnx.kernels.parts.layouts import LINE
+from jitonnx.plan.calls import KernelCall
+from jitonnx.plan.fusion import Group
+from jitonnx.plan.selection.amx_matrices import ComputedProduct, along_an_axis
+from jitonnx.plan.selection.integer import HOW, is_shifted
+from jitonnx.plan.selection.products import matrix_rows, product_sizes, size_text, two_loops
+from jitonnx.plan.tensor import StridedTensor, broadcast_to
+
+if TYPE_CHECKING:
+    from jitonnx.plan.planner import Planner
+
+
+def product_of_matrices(planner: Planner, group: Group, statement: Statement) -> None:
+    """(a - a_zero) @ (b - b_zero), for matrices in at most two loops."""
+    left, right, a_zero, b_zero = (*statement.inputs, None, None)[:4]
+    assert left is not None and right is not None and group.output is not None
+    if _takes_tiles(planner, left):
+        _product_of_tiles(planner, group, left, right, (a_zero, b_zero))
+        return
+    out = planner.place(group.output, tuple(range(len(group.output.shape))), strict=True)
+    (*batch, m, n), k = out.shape, left.shape[-1]
+    a, b = planner.unit_inner(left), planner.tensor(right)
+    if not along_an_axis(b):
+        b = planner.copy(b, tuple(range(b.rank)), "neither its rows nor its columns lie side by side")
+    a, b, shape = two_loops(planner, broadcast_to(a, (*batch, m, k)), broadcast_to(b, (*batch, k, n)), out)
+    signed = left.dtype is DType.INT8, right.dtype is DType.INT8
+    by_column = b.strides[-1] != 1 and b.shape[-1] != 1
+    spec = choose_matrices(
+        *(concrete(shape.m), concrete(n), planner.target),
+        signed=signed,
+        shifted=(is_shifted(a_zero), is_shifted(b_zero)),
+        by_column=by_column,
+        result=out.dtype.numpy.name,
+    )
+    sizes = product_sizes(shape, n, k, 1, b, shape.b_batch)
+    zeros = [_zero(planner, zero, x) for zero, x in ((a_zero, a), (b_zero, b))]
+    call = KernelCall(spec, MatricesBuffers(a=a, a_zero=zeros[0], b=b, b_zero=zeros[1], c=out), sizes)
+    call.label = f"integer product {size_text(shape.batch, shape.m, n, k)}"
+    call.reason = "; ".join([HOW[spec.product.multiply], *group.reasons])
+    call.notes.append("b packed as it is used")
+    planner.epilogue(group, call, lambda tensor: matrix_rows(tensor, shape))
+    planner.call(call)
+
+
+def _takes_tiles(planner: Planner, left: Value) -> bool:
+    """Whether the CPU has tile registers, and there are rows enough."""
+    rows = concrete(left.shape[-2])
+    return planner.target.integer_products == "tiles" and (rows is None or rows > FEW_ROWS)
+
+
+def _product_of_tiles(
+    planner: Planner, group: Group, left: Value, right: Value, zeros: tuple[Value | None, Value | None]
+) -> None:
+    """The same in tile registers, by the kernel of constant weights."""
+    product = ComputedProduct.of(planner, group, left, right)
+    a, b, by_column = product.a, product.b, product.by_column
+    _, n, k = product.extents
+    signed = left.dtype is DType.INT8, right.dtype is DType.INT8
+    spec = choose_tile_matrices(
+        product.way(LINE, True),
+        product.usual_extents(),
+        concrete(n),
+        packs=product.packs(1),
+        signed=signed,
+        shifted=(is_shifted(zeros[0]), is_shifted(zeros[1])),
+        by_column=by_column,
+        result=product.out.dtype.numpy.name,
+    )
+    w, w_batch = b, product.shape.b_batch
+    if not spec.packs:
+        packing = IntegerPackingSpec(spec.width, signed[1], by_column)
+        w, w_batch = product.packed(planner, packing, spec.packed_bytes(k, n), ("bytes", spec.width))
+    a_zero, b_zero = (_zero(planner, zero, x) for zero, x in zip(zeros, (a, b), strict=True))
+    buffers = MatricesBuffers(a=a, a_zero=a_zero, b=w, b_zero=b_zero, c=product.out)
+    call = KernelCall(spec, buffers, product.given(w_batch))
+    call.label, call.reason = f"integer product {product.text}", HOW["tiles"]
+    product.call(planner, group, call, spec.packs)
+
+
+def _zero(planner: Planner, zero: Value | None, x: StridedTensor) -> StridedTensor:
+    return planner.tensor(zero) if zero is not None and is_shifted(zero) else x

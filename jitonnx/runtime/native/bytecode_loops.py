@@ -1,0 +1,346 @@
+"""Loops whose body is links of a chain: what is done around the body's links, from iteration to iteration.
+
+    ENTER ─▶ ELEMENTS ─ links of the body ─ STACK ─ moves ─ REPEAT ─▶ FINISH
+               ▲                                      │
+               └──────────────────────────────────────┘
+
+Loops within the body are such links, or loops that are links of their own, so they nest as deep as they may. What is
+carried lies in places of the list, whose arrays may be of other sizes each time.
+"""
+
+from __future__ import annotations
+
+from jitonnx.emit import llvm_ir
+
+from ..layout import (
+    CHAIN,
+    ENTRY,
+    ITERATED,
+    ITERATED_ELEMENT,
+    ITERATED_ROW,
+    LINK,
+    ArrayField,
+    Opcode,
+)
+from . import watch
+from .functions import POINTER, FunctionBuilder
+from .loop_instructions import NO_LIMIT
+
+_ROWS_AT_ONCE, _ROW_BYTES_AT_ONCE = 64, 1 << 26
+"""Memory for stacked rows is taken for all iterations that there can be if it is not more than so many bytes, or rows
+lie from the end on; else for so many rows, and twice as many whenever these are not enough."""
+
+
+def define(module: llvm_ir.Module) -> None:
+    """Add the functions to a module that has those of `entry` and of links that are segments or loops."""
+    _item_bytes(module)
+    _same_items(module)
+    _enter(module)
+    _elements(module)
+    _capacity(module)
+    _grow(module)
+    _stack(module)
+    _repeat(module)
+    _finish(module)
+    _iterated_link(module)
+
+
+def _iterated(code: FunctionBuilder) -> llvm_ir.Value:
+    return code.pointer(code["link"], LINK, "iterated")
+
+
+def _slot(code: FunctionBuilder, index: llvm_ir.Value) -> llvm_ir.Value:
+    """What a place of the list holds, borrowed."""
+    return code.call("PyList_GetItem", code["slots"], index)
+
+
+def _input(code: FunctionBuilder, iterated: llvm_ir.Value, index: llvm_ir.Value) -> llvm_ir.Value:
+    """A row, or what is gone through, borrowed."""
+    return _slot(code, code.load(code.word_at(code.pointer(iterated, ITERATED, "inputs"), index)))
+
+
+def _data(code: FunctionBuilder, array: llvm_ir.Value) -> llvm_ir.Value:
+    """The address of an array's first element, a number."""
+    return code.load(code.at(array, ArrayField.DATA))
+
+
+def _sizes(code: FunctionBuilder, array: llvm_ir.Value) -> llvm_ir.Value:
+    return code.load(code.at(array, ArrayField.SHAPE), POINTER)
+
+
+def _copy(code: FunctionBuilder, target: llvm_ir.Value, source: llvm_ir.Value, nbytes: llvm_ir.Value) -> None:
+    """Copy between addresses that are numbers."""
+    code.call("memcpy", *(code.build.inttoptr(place, POINTER) for place in (target, source)), nbytes)
+
+
+def _item_bytes(module: llvm_ir.Module) -> None:
+    """The bytes of an array's part behind its first `axes` axes."""
+    code = FunctionBuilder(module, "i64 jitonnx_item_bytes(ptr array, i64 axes, i64 itemsize)")
+    nbytes, sizes = code.variable(code["itemsize"]), _sizes(code, code["array"])
+    with code.loop(code["axes"], code.load_int(code.at(code["array"], ArrayField.RANK), 32)) as axis:
+        code.store(nbytes, code.multiply(code.load(nbytes), code.load(code.word_at(sizes, axis))))
+    code.give(code.load(nbytes))
+
+
+def _same_items(module: llvm_ir.Module) -> None:
+    """Whether an array has the shape of the rows of a stack."""
+    code = FunctionBuilder(module, "i64 jitonnx_same_items(ptr array, ptr stack)")
+    sizes, rows = _sizes(code, code["array"]), _sizes(code, code["stack"])
+    with code.loop(0, code.load_int(code.at(code["array"], ArrayField.RANK), 32)) as axis:
+        size, wanted = code.load(code.word_at(sizes, axis)), code.load(code.word_at(rows, code.add(axis, 1)))
+        with code.if_then(code.compare(size, "!=", wanted), likely=False):
+            code.give(0)
+    code.give(1)
+
+
+def _enter(module: llvm_ir.Module) -> None:
+    """Which link follows: the next if there is an iteration, `target` if there is none, -1 if Python has to look."""
+    code = FunctionBuilder(module, "i64 jitonnx_iterated_enter(ptr chain, ptr link, ptr slots, i64 next)")
+    link, iterated = code["link"], _iterated(code)
+    first, entry = code.word(iterated, ITERATED, "first"), code.pointer(iterated, ITERATED, "entry")
+    code.put(iterated, ITERATED, "number", first)
+    code.put(iterated, ITERATED, "capacity", 0)
+    limit = code.variable(NO_LIMIT)
+
+    def read(name: str, width: int) -> llvm_ir.Value:
+        array = _slot(code, code.word(iterated, ITERATED, name))
+        return code.load_int(code.load(code.at(array, ArrayField.DATA), POINTER), width)
+
+    with code.if_then(code.compare(code.word(iterated, ITERATED, "trips"), ">=", 0)):
+        code.store(limit, read("trips", 64))
+    variable = code.word(iterated, ITERATED, "trip_variable")
+    with code.if_then(code.compare(variable, ">=", 0)):
+        code.store(limit, code.load(code.word_at(code.pointer(code["chain"], CHAIN, "variables"), variable)))
+    elements, rows = code.pointer(iterated, ITERATED, "elements"), code.word(iterated, ITERATED, "row_count")
+    step = code.pointer(iterated, ITERATED, "step")
+    with code.loop(0, code.word(iterated, ITERATED, "element_count")) as index:
+        element, number = code.item(elements, ITERATED_ELEMENT, index), code.add(rows, index)
+        array = _input(code, iterated, number)
+        fits = code.call("jitonnx_accepts_any_length", entry, number, array)
+        with code.if_then(code.equal(fits, 0), likely=False):
+            code.give(-1)
+        sizes = _sizes(code, array)
+        with code.if_then(code.compare(code.word(element, ITERATED_ELEMENT, "scanned"), "!=", 0)):
+            length, known = code.load(sizes), code.compare(code.load(limit), "!=", NO_LIMIT)
+            with code.if_then(code.build.and_(known, code.compare(code.load(limit), "!=", length)), likely=False):
+                code.give(-1)
+            code.store(limit, length)
+        # Behind the shape of the number lie those of elements.
+        pitch = code.word(step, ENTRY, "output_pitch")
+        shape = code.at(code.pointer(step, ENTRY, "output_shapes"), code.multiply(code.add(index, 1), pitch))
+        rank = code.subtract(code.load_int(code.at(array, ArrayField.RANK), 32), 1)
+        with code.loop(0, rank) as axis:
+            code.store(code.word_at(shape, axis), code.load(code.word_at(sizes, code.add(axis, 1))))
+    code.put(iterated, ITERATED, "limit", code.load(limit))
+    begins = code.variable(code.build.zext(code.compare(first, "<", code.load(limit)), llvm_ir.IntType(64)))
+    with (
+        code.if_then(code.compare(code.word(iterated, ITERATED, "condition"), ">=", 0)),
+        code.if_then(code.equal(read("condition", 8), 0)),
+    ):
+        code.store(begins, 0)
+    some = code.compare(code.load(begins), "!=", 0)
+    code.give(code.build.select(some, code["next"], code.word(link, LINK, "target")))
+
+
+def _elements(module: llvm_ir.Module) -> None:
+    """Make what an iteration gets; 0 if Python has to look: there is no such element, or memory is short."""
+    code = FunctionBuilder(module, "i64 jitonnx_iterated_elements(ptr chain, ptr link, ptr slots)")
+    iterated, slots = _iterated(code), code["slots"]
+    number, addresses = code.word(iterated, ITERATED, "number"), code.pointer(iterated, ITERATED, "addresses")
+    made = code.call("jitonnx_make_outputs", code.pointer(iterated, ITERATED, "step"), addresses)
+    with code.if_then(code.is_null(made), likely=False):
+        code.call("PyErr_Clear")
+        code.give(0)
+    code.store(code.load(addresses, POINTER), number)
+    elements, rows = code.pointer(iterated, ITERATED, "elements"), code.word(iterated, ITERATED, "row_count")
+    places = code.pointer(iterated, ITERATED, "slots")
+
+    def keep(index: llvm_ir.Value) -> None:
+        array = code.call("PyList_GetItem", made, index)
+        code.call("Py_IncRef", array)
+        code.call("PyList_SetItem", slots, code.load(code.word_at(places, index)), array)
+
+    keep(code.number(0))
+    with code.loop(0, code.word(iterated, ITERATED, "element_count")) as index:
+        element, array = code.item(elements, ITERATED_ELEMENT, index), _input(code, iterated, code.add(rows, index))
+        length = code.load(_sizes(code, array))
+        from_end = code.compare(code.word(element, ITERATED_ELEMENT, "back"), "!=", 0)
+        position = code.build.select(from_end, code.subtract(code.subtract(length, 1), number), number)
+        with code.if_then(code.compare(position, ">=", length), likely=False):
+            code.call("Py_DecRef", made)
+            code.give(0)
+        nbytes = code.call("jitonnx_item_bytes", array, 1, code.word(element, ITERATED_ELEMENT, "itemsize"))
+        source = code.add(_data(code, array), code.multiply(position, nbytes))
+        behind = code.add(index, 1)
+        _copy(code, code.load(code.word_at(addresses, behind)), source, nbytes)
+        keep(behind)
+    code.call("Py_DecRef", made)
+    code.give(code.call("jitonnx_chain_bind", code["chain"], code["link"], slots))
+
+
+def _capacity(module: llvm_ir.Module) -> None:
+    """For how many rows to take memory next. row_bytes: of one of each stack."""
+    code = FunctionBuilder(module, "i64 jitonnx_iterated_capacity(ptr iterated, i64 row_bytes, i64 back)")
+    iterated = code["iterated"]
+    all_of_them = code.subtract(code.word(iterated, ITERATED, "limit"), code.word(iterated, ITERATED, "first"))
+    before = code.word(iterated, ITERATED, "capacity")
+    with code.if_then(code.compare(before, ">", 0)):
+        code.give(code.smaller(code.multiply(before, 2), all_of_them))
+    fit = code.build.sdiv(code.number(_ROW_BYTES_AT_ONCE), code.larger(code["row_bytes"], 1))
+    whole = code.build.or_(code.compare(code["back"], "!=", 0), code.compare(all_of_them, "<=", fit))
+    some = code.smaller(all_of_them, _ROWS_AT_ONCE)
+    code.give(code.build.select(whole, all_of_them, some))
+
+
+def _grow(module: llvm_ir.Module) -> None:
+    """Have memory for more rows, of the shapes that this iteration gives; 0 if there is not enough."""
+    code = FunctionBuilder(module, "i64 jitonnx_iterated_grow(ptr link, ptr slots)")
+    iterated, slots = _iterated(code), code["slots"]
+    entry, rows = code.pointer(iterated, ITERATED, "entry"), code.pointer(iterated, ITERATED, "rows")
+    shapes, pitch = code.pointer(entry, ENTRY, "output_shapes"), code.word(entry, ENTRY, "output_pitch")
+    before, count = code.word(iterated, ITERATED, "capacity"), code.word(iterated, ITERATED, "row_count")
+    row_bytes, back = code.variable(0), code.variable(0)
+    with code.loop(0, count) as index:
+        row, array = code.item(rows, ITERATED_ROW, index), _input(code, iterated, index)
+        nbytes = code.call("jitonnx_item_bytes", array, 0, code.word(row, ITERATED_ROW, "itemsize"))
+        code.store(row_bytes, code.add(code.load(row_bytes), nbytes))
+        code.store(back, code.build.or_(code.load(back), code.word(row, ITERATED_ROW, "back")))
+    capacity = code.call("jitonnx_iterated_capacity", iterated, code.load(row_bytes), code.load(back))
+    with code.loop(0, count) as index:
+        array, shape = _input(code, iterated, index), code.at(shapes, code.multiply(index, pitch))
+        code.store(shape, capacity)
+        with code.loop(0, code.load_int(code.at(array, ArrayField.RANK), 32)) as axis:
+            code.store(code.word_at(shape, code.add(axis, 1)), code.load(code.word_at(_sizes(code, array), axis)))
+    addresses = code.pointer(iterated, ITERATED, "addresses")
+    made = code.call("jitonnx_make_outputs", entry, addresses)
+    with code.if_then(code.is_null(made), likely=False):
+        code.call("PyErr_Clear")  # Python says for what there is no memory
+        code.give(0)
+    with code.loop(0, count) as index:
+        row = code.item(rows, ITERATED_ROW, index)
+        place = code.word(row, ITERATED_ROW, "stack")
+        with code.if_then(code.compare(before, ">", 0)):
+            stack = _slot(code, place)
+            nbytes = code.call("jitonnx_item_bytes", stack, 0, code.word(row, ITERATED_ROW, "itemsize"))
+            _copy(code, code.load(code.word_at(addresses, index)), _data(code, stack), nbytes)
+        larger = code.call("PyList_GetItem", made, index)
+        code.call("Py_IncRef", larger)
+        code.call("PyList_SetItem", slots, place, larger)
+    code.call("Py_DecRef", made)
+    code.put(iterated, ITERATED, "capacity", capacity)
+    code.give(1)
+
+
+def _stack(module: llvm_ir.Module) -> None:
+    """Stack the rows that an iteration gives; 0 if Python has to look: they are unusual, or memory is short."""
+    code = FunctionBuilder(module, "i64 jitonnx_iterated_stack(ptr link, ptr slots)")
+    iterated = _iterated(code)
+    entry, rows = code.pointer(iterated, ITERATED, "entry"), code.pointer(iterated, ITERATED, "rows")
+    count, capacity = code.word(iterated, ITERATED, "row_count"), code.word(iterated, ITERATED, "capacity")
+    position = code.subtract(code.word(iterated, ITERATED, "number"), code.word(iterated, ITERATED, "first"))
+    with code.loop(0, count) as index:
+        array = _input(code, iterated, index)
+        with code.if_then(code.equal(code.call("jitonnx_accepts_any_length", entry, index, array), 0), likely=False):
+            code.give(0)
+        with code.if_then(code.compare(capacity, ">", 0)):
+            stack = _slot(code, code.word(code.item(rows, ITERATED_ROW, index), ITERATED_ROW, "stack"))
+            with code.if_then(code.equal(code.call("jitonnx_same_items", array, stack), 0), likely=False):
+                code.give(0)
+    with (
+        code.if_then(code.equal(position, capacity), likely=False),
+        code.if_then(code.equal(code.call("jitonnx_iterated_grow", code["link"], code["slots"]), 0), likely=False),
+    ):
+        code.give(0)
+    with code.loop(0, count) as index:
+        row, array = code.item(rows, ITERATED_ROW, index), _input(code, iterated, index)
+        stack = _slot(code, code.word(row, ITERATED_ROW, "stack"))
+        nbytes = code.call("jitonnx_item_bytes", array, 0, code.word(row, ITERATED_ROW, "itemsize"))
+        from_end = code.compare(code.word(row, ITERATED_ROW, "back"), "!=", 0)
+        last = code.subtract(code.word(iterated, ITERATED, "capacity"), 1)
+        at = code.build.select(from_end, code.subtract(last, position), position)
+        _copy(code, code.add(_data(code, stack), code.multiply(at, nbytes)), _data(code, array), nbytes)
+    code.give(1)
+
+
+def _repeat(module: llvm_ir.Module) -> None:
+    """Which link follows an iteration: `target` if there is another one, else the next; -1 if Python ends the run."""
+    code = FunctionBuilder(module, "i64 jitonnx_iterated_repeat(ptr link, ptr slots, ptr watch, i64 next)")
+    link, iterated = code["link"], _iterated(code)
+    code.call("jitonnx_look", code["watch"])
+    with code.if_then(watch.is_ended(code, code["watch"]), likely=False):
+        code.give(-1)
+    number = code.add(code.word(iterated, ITERATED, "number"), 1)
+    code.put(iterated, ITERATED, "number", number)
+    with code.if_then(code.compare(number, ">=", code.word(iterated, ITERATED, "limit"))):
+        code.give(code["next"])
+    again = code.word(iterated, ITERATED, "again")
+    with code.if_then(code.compare(again, ">=", 0)):
+        told = code.load_int(code.load(code.at(_slot(code, again), ArrayField.DATA), POINTER), 8)
+        with code.if_then(code.equal(told, 0)):
+            code.give(code["next"])
+    code.give(code.word(link, LINK, "target"))
+
+
+def _finish(module: llvm_ir.Module) -> None:
+    """Hand on what was stacked, and what it tells; 0 if Python has to look."""
+    code = FunctionBuilder(module, "i64 jitonnx_iterated_finish(ptr chain, ptr link, ptr slots)")
+    iterated, slots = _iterated(code), code["slots"]
+    entry, rows = code.pointer(iterated, ITERATED, "entry"), code.pointer(iterated, ITERATED, "rows")
+    count, capacity = code.word(iterated, ITERATED, "row_count"), code.word(iterated, ITERATED, "capacity")
+    done = code.subtract(code.word(iterated, ITERATED, "number"), code.word(iterated, ITERATED, "first"))
+    with code.if_then(code.equal(done, 0)):
+        shapes, empty = code.pointer(entry, ENTRY, "output_shapes"), code.pointer(iterated, ITERATED, "empty")
+        variables = code.pointer(code["chain"], CHAIN, "variables")
+        with code.loop(0, code.word(iterated, ITERATED, "shape_words")) as index:
+            size = code.variable(code.load(code.word_at(empty, index)))
+            with code.if_then(code.compare(code.load(size), "<", 0)):
+                number = code.build.xor(code.load(size), code.number(-1))
+                code.store(size, code.load(code.word_at(variables, number)))
+            code.store(code.word_at(shapes, index), code.load(size))
+        made = code.call("jitonnx_make_outputs", entry, code.pointer(iterated, ITERATED, "addresses"))
+        with code.if_then(code.is_null(made), likely=False):
+            code.call("PyErr_Clear")
+            code.give(0)
+        with code.loop(0, count) as index:
+            place = code.word(code.item(rows, ITERATED_ROW, index), ITERATED_ROW, "output")
+            array = code.call("PyList_GetItem", made, index)
+            code.call("Py_IncRef", array)
+            code.call("PyList_SetItem", slots, place, array)
+        code.call("Py_DecRef", made)
+    with code.if_then(code.compare(done, ">", 0)), code.loop(0, count) as index:
+        row = code.item(rows, ITERATED_ROW, index)
+        stack, array = _slot(code, code.word(row, ITERATED_ROW, "stack")), code.variable(0)
+        with code.build.if_else(code.compare(done, "<", capacity), likely=False) as (fewer, all_of_them):
+            with fewer:
+                code.build.store(code.call("PySequence_GetSlice", stack, 0, done), array)
+            with all_of_them:
+                code.call("Py_IncRef", stack)
+                code.build.store(stack, array)
+        with code.if_then(code.is_null(code.load(array, POINTER)), likely=False):
+            code.call("PyErr_Clear")
+            code.give(0)
+        none = code.pointer(code["chain"], CHAIN, "none")
+        code.call("Py_IncRef", none)
+        code.call("PyList_SetItem", slots, code.word(row, ITERATED_ROW, "output"), code.load(array, POINTER))
+        code.call("PyList_SetItem", slots, code.word(row, ITERATED_ROW, "stack"), none)
+    code.give(code.call("jitonnx_chain_bind", code["chain"], code["link"], slots))
+
+
+def _iterated_link(module: llvm_ir.Module) -> None:
+    """Do a link that is a part of a loop; gives the number of the one that follows, -1 if Python has to look, or has
+    ended it, and an exception is set."""
+    code = FunctionBuilder(module, "i64 jitonnx_chain_iterated(ptr chain, ptr link, ptr slots, ptr watch, i64 next)")
+    chain, link, slots, behind = code["chain"], code["link"], code["slots"], code["next"]
+    kind = code.word(link, LINK, "kind")
+    with code.if_then(code.equal(kind, Opcode.ENTER)):
+        code.give(code.call("jitonnx_iterated_enter", chain, link, slots, behind))
+    with code.if_then(code.equal(kind, Opcode.REPEAT)):
+        code.give(code.call("jitonnx_iterated_repeat", link, slots, code["watch"], behind))
+    done = code.variable(0)
+    with code.if_then(code.equal(kind, Opcode.ELEMENTS)):
+        code.store(done, code.call("jitonnx_iterated_elements", chain, link, slots))
+    with code.if_then(code.equal(kind, Opcode.STACK)):
+        code.store(done, code.call("jitonnx_iterated_stack", link, slots))
+    with code.if_then(code.equal(kind, Opcode.FINISH)):
+        code.store(done, code.call("jitonnx_iterated_finish", chain, link, slots))
+    code.give(code.build.select(code.compare(code.load(done), "!=", 0), behind, code.number(-1)))

@@ -1,0 +1,1 @@
+"""What knows nothing of models: processes that fork, files and caches, records, random numbers, errors' neighbours."""

@@ -1,0 +1,83 @@
+"""What the cores of a CPU do in a cycle, as far as tiles and prefetches go by it: by kind, or as measured.
+
+The kernels of one machine were found to lose up to a third on another of the same vector width: a core with two
+multipliers meets the same third-level cache with half of the time for each product. The figures below are per FMA of a
+full vector, since that is what tiles are made of.
+"""
+
+from __future__ import annotations
+
+from jitonnx.support.records import NamedTuple
+from jitonnx.target.cpu import cpu_info, this_machine
+
+
+class Core(NamedTuple):
+    """One kind of core.
+
+    fmas, loads: of full vectors, a cycle. l3_bytes, memory_bytes: what one core reads of the third-level cache, and of
+    memory, in the time of one FMA at full rate.
+    """
+
+    fmas: int
+    loads: int
+    l3_bytes: float
+    memory_bytes: float
+
+
+ZEN_4 = Core(fmas=1, loads=1, l3_bytes=20.0, memory_bytes=8.5)
+"""512-bit operations in two halves; measured: 3.7 GHz, 75 GB/s and 32 GB/s."""
+ZEN_5 = Core(fmas=2, loads=2, l3_bytes=10.0, memory_bytes=4.3)
+"""It is taken to be as Zen 4, with units of full width; it was not measured."""
+INTEL_SERVER = Core(fmas=2, loads=2, l3_bytes=4.4, memory_bytes=2.3)
+"""Intel's servers from Skylake-SP on; measured on a Granite Rapids: 3.4 GHz, 30 GB/s and 15 GB/s. Vectors of 32 bytes
+meet the same caches at as many FMAs a cycle: measured there by code for Haswell, not on older CPUs."""
+HALF_WIDTH = Core(fmas=2, loads=2, l3_bytes=10.0, memory_bytes=4.3)
+"""Other CPUs with vectors of 32 bytes, which all have two multipliers, or less: what Zen 4 would do, not measured."""
+CORTEX_A72 = Core(fmas=2, loads=1, l3_bytes=4.0, memory_bytes=2.0)
+NEOVERSE_N1 = Core(fmas=2, loads=2, l3_bytes=5.0, memory_bytes=2.5)
+NEOVERSE_N2 = Core(fmas=2, loads=3, l3_bytes=5.0, memory_bytes=2.5)
+NEOVERSE_V = Core(fmas=4, loads=3, l3_bytes=3.0, memory_bytes=2.0)
+APPLE_M1 = Core(fmas=4, loads=3, l3_bytes=5.0, memory_bytes=4.5)
+"""AArch64's, with vectors of 16 bytes: units as their makers describe them (the Neoverse V1 and V2 alike), caches as
+estimated for 25 to 60 GB/s, and none of it measured. Code for them can be read anywhere; on such machines, cores are
+measured."""
+
+_NAMED = {
+    **{"znver4": ZEN_4, "znver5": ZEN_5},
+    **dict.fromkeys(("haswell", "broadwell", "skylake", "alderlake"), INTEL_SERVER),
+    **dict.fromkeys(("skylake-avx512", "skx", "cascadelake", "icelake-server", "sapphirerapids"), INTEL_SERVER),
+    "x86-64-v4": INTEL_SERVER,
+    **{"cortex-a72": CORTEX_A72, "neoverse-n1": NEOVERSE_N1, "neoverse-n2": NEOVERSE_N2, "apple-m1": APPLE_M1},
+    **dict.fromkeys(("neoverse-v1", "neoverse-v2"), NEOVERSE_V),
+}
+_SERVER_L2_BYTES = 1 << 20
+"""Cores of Intel's servers have a second-level cache of at least so many bytes."""
+
+
+def core_named(cpu: str) -> Core:
+    """The kind of core that a CPU of LLVM's name has."""
+    return _NAMED.get(cpu, HALF_WIDTH)
+
+
+def core_of_host(vector_bytes: int, vector_registers: int, l2_bytes: int) -> Core:
+    """What the cores of this machine are: by vendor and family where those are known, else as measured once (all that
+    are not of x86-64)."""
+    info = cpu_info() if this_machine()[0] == "x86_64" else {}
+    vendor, family = info.get("vendor_id", ""), info.get("cpu family", "")
+    known = _known(vendor, family, vector_bytes, l2_bytes)
+    if known is not None:
+        return known
+    from jitonnx.target.calibration import calibrated  # rarely needed, and it imports LLVM
+
+    return calibrated(vector_bytes, vector_registers)
+
+
+def _known(vendor: str, family: str, vector_bytes: int, l2_bytes: int) -> Core | None:
+    """The kind of core; None for what may be of several. Models are not looked at: virtual machines make them up."""
+    if (vendor, family) not in (("GenuineIntel", "6"), ("AuthenticAMD", "23"), ("AuthenticAMD", "25")):
+        return ZEN_5 if (vendor, family) == ("AuthenticAMD", "26") else None
+    if vendor == "AuthenticAMD":
+        return ZEN_4 if vector_bytes == 64 else HALF_WIDTH
+    if vector_bytes < 64:
+        return INTEL_SERVER
+    return INTEL_SERVER if l2_bytes >= _SERVER_L2_BYTES else None  # cores for desktops have one multiplier of 512 bits
