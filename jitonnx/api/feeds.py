@@ -305,6 +305,10 @@ class NamedSizes:
 class OutputSizes:
     """What a model declares of its outputs' sizes: numbers, and names that other axes have, too.
 
+    A name says nothing where a past and a present are one buffer. A decoder declares them alike but for an axis that is
+    `past_sequence_length` in the one and `total_sequence_length` in the other; both have the buffer's size there, and
+    how much of that is filled is told by other inputs.
+
     told: what was warned of when the model was loaded; outputs that it names are not told of again.
     """
 
@@ -322,6 +326,12 @@ class OutputSizes:
             for number, name, shape in shapes
             if shape is not None and not any(text.startswith(f"output {name!r} is declared") for text in told)
         ]
+        self._pasts = {
+            number: places
+            for number, _, shape in self._outputs
+            if (places := [place for place, entry in enumerate(inputs) if _is_past(entry, outputs[number])])
+        }
+        """The inputs that may be an output's past, by the output's place."""
 
     def contradiction(
         self, inputs: Sequence[Sequence[DimLike]], outputs: Sequence[Sequence[DimLike] | None]
@@ -338,6 +348,8 @@ class OutputSizes:
                 continue
             if len(shape) != len(declared):
                 return f"output {name!r} is declared with {len(declared)} axes, but has the shape {list(shape)}"
+            if any(tuple(inputs[place]) == tuple(shape) for place in self._pasts.get(number, ())):
+                continue
             for axis, (dim, size) in enumerate(zip(declared, shape, strict=True)):
                 if isinstance(dim, int):
                     if size != dim:
@@ -348,3 +360,15 @@ class OutputSizes:
                         there = f"axis {place} of {owner!r}"
                         return f"dimension {dim!r} is {other} on {there}, but {size} on axis {axis} of output {name!r}"
         return None
+
+
+def _is_past(past: Declaration, present: Declaration) -> bool:
+    """Whether two tensors are declared alike but for the names of one axis, as those of a cache (of three axes or more:
+    batch, rows, and what a row is).
+    """
+    if not past.is_tensor or past.dtype is not present.dtype or past.shape is None or present.shape is None:
+        return False
+    if len(past.shape) != len(present.shape) or len(past.shape) < 3:
+        return False
+    differing = [(one, other) for one, other in zip(past.shape, present.shape, strict=True) if one != other]
+    return len(differing) == 1 and all(map(is_named, differing[0]))

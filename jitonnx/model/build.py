@@ -19,7 +19,16 @@ from jitonnx.ir.strings import string_scalar, strings_of
 from jitonnx.ir.types import Type
 from jitonnx.model.checker.attributes import kind_by_field
 from jitonnx.model.checker.model import FIRST_IR_WITH_OPSETS
-from jitonnx.model.checker.nodes import GRADIENT, FunctionKey, Opsets, captured, describe, function_key, reads
+from jitonnx.model.checker.nodes import (
+    GRADIENT,
+    FunctionKey,
+    Opsets,
+    captured,
+    describe,
+    function_key,
+    initializer_names,
+    reads,
+)
 from jitonnx.model.checker.order import sorted_nodes
 from jitonnx.model.functions import Scope, attributes_within, enter
 from jitonnx.model.tensors import TensorReader
@@ -121,17 +130,21 @@ class Builder:
     ) -> Graph:
         """A graph among a node's attributes, closed.
 
-        types: of its own inputs. shared: values of graphs around it that are further inputs; constants that it reads of
-        these are constants of its own. outer: where it is written. user: where `node` stands, which may refer to it.
+        types: of its own inputs. Initializers are none: IR 3 declares them among the inputs, and converters do so in
+        later versions, too, but nothing is fed in their place. shared: values of graphs around it that are further
+        inputs; constants that it reads of these are constants of its own. outer: where it is written. user: where
+        `node` stands, which may refer to it.
         """
-        if len(types) != len(proto.input):
+        initializers = set(initializer_names(proto))
+        own = [info for info in proto.input if info.name not in initializers]
+        if len(types) != len(own):
             raise InvalidGraph(
-                f"This is an invalid model. {describe(node)}: its graph {proto.name!r} has {len(proto.input)} inputs, "
+                f"This is an invalid model. {describe(node)}: its graph {proto.name!r} has {len(own)} inputs, "
                 f"but is given {len(types)}"
             )
         graph = Graph(proto.name)
         scope = Scope(outer.opsets, prefix=user.prefix)
-        for info, type in zip(proto.input, types, strict=True):
+        for info, type in zip(own, types, strict=True):
             name = scope.name(info.name)
             scope.values[info.name] = graph.add_input(name, with_sizes(type, name))
         inner: dict[Value, Value] = {}

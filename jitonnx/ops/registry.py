@@ -16,10 +16,12 @@ from dataclasses import MISSING, fields
 from typing import Any
 
 from jitonnx.ir.attributes import kind_of, plain
+from jitonnx.ir.dtypes import DType
 from jitonnx.ir.errors import GraphError
 from jitonnx.ir.operator import Operator, is_custom
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.schema import Schema, check_types, count_faults, schemas_in, schemas_of
+from jitonnx.ops.base import FLOATS, NUMBERS
 from jitonnx.ops.composite import Composite
 from jitonnx.ops.operator_sets import Declared, OperatorSet, declared_in, other_version
 from jitonnx.support import fork_safety
@@ -280,11 +282,18 @@ COUNTS = frozenset(
     (
         *("group", "offset_group", "num_groups", "num_heads", "q_num_heads", "kv_num_heads", "hidden_size"),
         *("kernel_shape", "strides", "dilations", "pooled_shape", "output_height", "output_width"),
-        *("blocksize", "num_outputs", "rotary_embedding_dim"),
+        *("blocksize", "block_size", "num_outputs", "rotary_embedding_dim", "K", "N", "num_scan_inputs"),
     )
 )
 """Attributes that count or measure something of which there is at least one, in whatever operator has them. One may be
 less only where that is its default, which then stands for its absence."""
+
+ELEMENT_TYPES: Mapping[str, frozenset[DType]] = {
+    **dict.fromkeys(("to", "dtype", "output_dtype"), frozenset(DType)),
+    "output_datatype": NUMBERS,
+    **dict.fromkeys(("precision", "softmax_precision"), FLOATS),
+}
+"""Attributes that are an element type's number, in whatever operator has them, and the types that they may name."""
 
 
 def _parse_attributes(declaration: type[Operator], node: RawNode, where: str) -> dict[str, Any]:
@@ -304,6 +313,15 @@ def _parse_attributes(declaration: type[Operator], node: RawNode, where: str) ->
             if value != default and min(value if isinstance(value, tuple) else (value,), default=1) < 1:
                 given = list(value) if isinstance(value, tuple) else value
                 raise GraphError(f"{where}: the attribute {name} is {given}; at least 1 is needed")
+        for name in ELEMENT_TYPES.keys() & parsed.keys():
+            value, allowed = parsed[name], ELEMENT_TYPES[name]
+            if value != known[name].default and value not in allowed:
+                types = (
+                    f"of {', '.join(one.text for one in sorted(allowed))}"
+                    if len(allowed) < len(DType)
+                    else "known here"
+                )
+                raise GraphError(f"{where}: the attribute {name} is {value}, which is no element type {types}")
     return parsed
 
 

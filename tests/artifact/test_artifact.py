@@ -24,6 +24,7 @@ from jitonnx.runtime.linker import UnlinkableError
 from jitonnx.support.artifact_magic import MAGIC
 from jitonnx.target.cpu import CpuNeeded
 from jitonnx.target.machine import Target
+from jitonnx.tools.cli import main
 from jitonnx.tools.info import describe
 from tests.artifact.models import Parts, elementwise, images, pairs, parts, small_cnn, spoil
 from tests.session.models import INT64, model, node, tensor
@@ -209,6 +210,32 @@ def test_code_is_opened_on_request_alone(cnn: Path, tmp_path: Path) -> None:
     for opened in (jitonnx.InferenceSession(str(model), options), jitonnx.load(model), jitonnx.load(cnn.read_bytes())):
         assert np.array_equal(opened.run(None, images())[0], run(small_cnn(), images()))
         assert opened.get_session_options().get_session_config_entry("session.load_model_format") == "JITONNX"
+
+
+def test_what_only_reads_opens_no_code(cnn: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checker, the differ and adapters, given an artifact by whatever name."""
+
+    def opened(*given: Any) -> Any:
+        raise AssertionError(f"an artifact was opened: {given}")
+
+    monkeypatch.setattr(reader.Artifact, "__init__", opened)  # whoever opens one, by whatever name, makes this
+    with pytest.raises(AssertionError, match="was opened"):
+        jitonnx.load(cnn)
+    (model := tmp_path / "model.onnx").write_bytes(cnn.read_bytes())
+    (other := tmp_path / "other.onnx").write_bytes(small_cnn())
+    for path in map(str, (cnn, model)):
+        assert main(["check", path]) != 0
+        for pair in ([path, str(other)], [str(other), path]):
+            assert main(["diff", *pair]) != 0
+        with pytest.raises(errors.Error):
+            jitonnx.LoraAdapter().Load(path)
+        with pytest.raises(errors.Error):
+            jitonnx.AdapterFormat.read_adapter(path)
+
+
+def test_processes_that_compile_know_no_artifacts() -> None:
+    script = "import jitonnx.codegen.compiler, sys; sys.exit('jitonnx.runtime.artifact' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=False).returncode == 0
 
 
 def test_what_load_refuses(tmp_path: Path) -> None:

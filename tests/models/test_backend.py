@@ -26,7 +26,8 @@ import pytest
 from onnx.backend.test.runner import Runner
 
 import jitonnx.backend
-from tests.models.test_node_models import DRAWN, assert_drawn, node_tests
+from tests.models.node_tests import node_tests
+from tests.models.test_node_models import DRAWN, assert_drawn
 
 CASES = 2033
 """How many there are, with those that onnx stores as files and the light models."""

@@ -6,22 +6,20 @@ plainest use, and functions spelled out.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper
-from onnx.backend.test.loader import load_model_tests
 
 from jitonnx import InferenceSession
 from jitonnx.engine.interpreter import evaluate
 from jitonnx.ir.dtypes import of_numpy
 from jitonnx.model import load
 from jitonnx.passes import optimize
+from tests.models.node_tests import node_tests
 
 DRAWN = "test_bernoulli"
 """What these tests' names begin with: their expected values were drawn at random, as an example (so ONNX's comment)."""
@@ -31,13 +29,6 @@ REWRITTEN = {"": 1e-4, "bfloat16": 2e-2, "float16": 2e-3}
 """Tolerances behind rewrites: what is recognised rounds once where what it stands for rounds at each step."""
 COMPILED = {"bfloat16": 0.05, "float16": 0.05}
 """The same for compiled code, where more is fused."""
-
-
-@cache
-def node_tests() -> dict[str, Any]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # making the cases overflows on purpose here and there
-        return {test.name: test for test in load_model_tests(kind="node")}
 
 
 def values(given: Any) -> list[Any]:

@@ -31,7 +31,7 @@ from jitonnx.ops.registry import FOLDERS, registry
 from jitonnx.passes import optimize
 from jitonnx.plan.make import make_plan
 from jitonnx.plan.planner import UnplannableError
-from tests.models.test_node_models import node_tests
+from tests.models.node_tests import node_tests
 from tests.ops.harness import Case, build
 from tests.ops.tables import all_cases
 from tests.targets import named

@@ -19,8 +19,8 @@ from jitonnx.ir.operator import Operator
 from jitonnx.ir.schema import versions_of
 from jitonnx.ops.composite import Composite
 from jitonnx.ops.generate import CONTRIBUTED
-from jitonnx.ops.registry import COUNTS, FOLDERS, _parse_attributes, registry
-from tests.models.test_node_models import node_tests
+from jitonnx.ops.registry import COUNTS, ELEMENT_TYPES, FOLDERS, _parse_attributes, registry
+from tests.models.node_tests import node_tests
 from tests.ops.ml.test_maps import MAP_OPERATORS
 from tests.ops.tables import all_cases
 from tests.session.test_control_flow import CONTROL_FLOW
@@ -186,6 +186,21 @@ def test_counts_are_at_least_1(value: int) -> None:
             with pytest.raises(GraphError, match=rf"a node: the attribute {entry.name} is .*; at least 1 is needed"):
                 _parse_attributes(declaration, node, "a node")  # type: ignore[arg-type]
     assert seen == COUNTS or value == 0
+
+
+@pytest.mark.parametrize("value", [-1, 1000, 1 << 62])
+def test_element_types_are_known(value: int) -> None:
+    seen = set()
+    for declaration in OPERATORS:
+        for entry in fields(declaration):  # type: ignore[arg-type]
+            if entry.name not in ELEMENT_TYPES or kind_of(entry.type) != KINDS["int"]:
+                continue
+            seen.add(entry.name)
+            others = {one.name: _any(one) for one in fields(declaration) if one.default is MISSING}  # type: ignore[arg-type]
+            node = SimpleNamespace(operator=declaration.name, attributes={**others, entry.name: value})
+            with pytest.raises(GraphError, match=rf"a node: the attribute {entry.name} is {value}, which is no"):
+                _parse_attributes(declaration, node, "a node")  # type: ignore[arg-type]
+    assert seen == ELEMENT_TYPES.keys()
 
 
 def _any(entry: Field[Any]) -> Any:

@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
-from jitonnx import InferenceSession, OrtValue, SessionOptions, errors
+from jitonnx import GraphOptimizationLevel, InferenceSession, OrtValue, SessionOptions, errors
 from jitonnx.engine.pipeline import Engine, Settings
 from jitonnx.ir.dims import variable
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Graph
 from jitonnx.ir.types import TensorType
+from jitonnx.model.checker import check_model
 from jitonnx.ops.onnx.selection import NonZero
 from jitonnx.support.kernel_cache import KernelCache
 from tests.session.bodies import bytes_of, check, constant, graph, numbers
@@ -493,3 +495,53 @@ def test_a_body_reads_what_a_feed_puts_in_the_place_of_an_initializer() -> None:
     options = SessionOptions()
     options.add_initializer("step", OrtValue.ortvalue_from_numpy(2 * step))
     np.testing.assert_array_equal(InferenceSession(data, options).run(None, feeds)[0], 8 * step)
+
+
+def with_declared_constant(kind: str, first: bool, ir_version: int) -> bytes:
+    """A node whose body declares its initializer `w` among its inputs: in front of the others, or behind them."""
+    x, w = tensor("x", (3,)), tensor("w", (3,))
+    constants = [numpy_helper.from_array(np.array([1, 2, 3], np.float32), "w")]
+
+    def body(nodes: list[Any], inputs: list[Any], outputs: list[Any]) -> Any:
+        return helper.make_graph(nodes, "body", [w, *inputs] if first else [*inputs, w], outputs, constants)
+
+    if kind == "If":
+        bodies = {
+            f"{name}_branch": body([node(operator, ["x", "w"], [name])], [], [tensor(name, (3,))])
+            for name, operator in (("then", "Add"), ("else", "Mul"))
+        }
+        nodes, inputs = [node("If", ["flag"], ["y"], **bodies)], [x, tensor("flag", (), BOOL)]
+    elif kind == "Loop":
+        steps = body(
+            [node("Add", ["s", "w"], ["t"]), node("Identity", ["go"], ["on"])],
+            [tensor("i", (), INT64), tensor("go", (), BOOL), tensor("s", (3,))],
+            [tensor("on", (), BOOL), tensor("t", (3,))],
+        )
+        nodes, inputs = [node("Loop", ["count", "", "x"], ["y"], body=steps)], [x, tensor("count", (), INT64)]
+    else:
+        steps = body(
+            [node("Mul", ["s", "w"], ["m"]), node("Add", ["m", "row"], ["t"])],
+            [tensor("s", (3,)), tensor("row", (3,))],
+            [tensor("t", (3,))],
+        )
+        scan = node("Scan", ["x", "rows"], ["y"], body=steps, num_scan_inputs=1)
+        nodes, inputs = [scan], [x, tensor("rows", ("N", 3))]
+    opset = [helper.make_opsetid("", 11)]
+    return model(nodes, inputs, [tensor("y", (3,))], ir_version=ir_version, opset_imports=opset)
+
+
+@pytest.mark.parametrize("kind", ["If", "Loop", "Scan"])
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("ir_version", [3, 8])
+def test_a_constant_among_the_inputs_of_a_body(kind: str, first: bool, ir_version: int) -> None:
+    """It takes no place among what the node feeds, as in onnxruntime. IR 3 wants initializers there."""
+    data = with_declared_constant(kind, first, ir_version)
+    assert bool(check_model(data).errors) == (ir_version > 3)
+    rows = np.arange(6, dtype=np.float32).reshape(2, 3)
+    feed: dict[str, Any] = {"x": np.array([4, 5, 6], np.float32)}
+    feed.update({"If": {"flag": np.array(False)}, "Loop": {"count": np.array(3)}, "Scan": {"rows": rows}}[kind])
+    wanted = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"]).run(None, feed)
+    for level in (0, 99):
+        options = SessionOptions()
+        options.graph_optimization_level = GraphOptimizationLevel(level)
+        np.testing.assert_array_equal(InferenceSession(data, options).run(None, feed), wanted)

@@ -105,6 +105,18 @@ def test_strict_sessions_run_what_is_as_declared() -> None:
 
 
 @pytest.mark.conformance("declared-shapes")
+def test_a_present_that_is_no_buffer_is_told_of() -> None:
+    """A cache that grows otherwise than by the steps, of which the declaration does not say that it is one buffer."""
+    data = model([node("Concat", ["past", "new"], ["present"], axis=1)],
+                 [tensor("past", (1, "P", 2)), tensor("new", (1, "S", 2)), tensor("mask", (1, "T"))],
+                 [tensor("present", (1, "T", 2))])  # fmt: skip
+    for past, new, mask, count in ((3, 1, 4, 0), (3, 2, 4, 1)):
+        sizes = {"past": (1, past, 2), "new": (1, new, 2), "mask": (1, mask)}
+        found = told(made(data), {name: np.ones(size, np.float32) for name, size in sizes.items()})
+        assert len(found) == count and all("dimension 'T' is 4 on axis 1 of 'mask', but 5" in text for text in found)
+
+
+@pytest.mark.conformance("declared-shapes")
 def test_what_is_known_when_the_model_is_loaded(tmp_path: Path) -> None:
     ranks = model([node("Unsqueeze", ["x", "axes"], ["a"])], [tensor("x", ("N",))], [tensor("a", (7,))],
                   {"axes": np.array([0])})  # fmt: skip

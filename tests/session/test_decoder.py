@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,29 @@ def test_caches_that_are_past_and_present_are_written_in_place(monkeypatch: pyte
     for cache in one.caches:
         assert (cache.numpy()[:, :, 20:] == 7).all()
         assert (cache.numpy()[:, :, : len(PROMPT) + 2] != 0).any(-1).all()
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("name", ["total", "past"])
+def test_a_buffer_that_is_past_and_present_is_as_declared(name: str, strict: bool) -> None:
+    """Its size is that of the buffer, whatever the dimension is called: exporters write "total", as of the mask."""
+    model = decoder(SIZES["tiny"], 4)
+    for output in model.graph.output:
+        if output.name.startswith("present"):
+            output.type.tensor_type.shape.dim[2].dim_param = name
+    options = jitonnx.SessionOptions()
+    options.add_session_config_entry("session.strict_shape_type_inference", str(int(strict)))
+    session = jitonnx.InferenceSession(model.SerializeToString(), options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        bound = Generator(jitonnx, session, 32)
+        bound.read(PROMPT)
+        bound.tokens(3, 2)
+        feeds: dict[str, Any] = {"ids": PROMPT.reshape(1, -1), "attention_mask": np.ones((1, 7), np.int64)}
+        feeds |= {
+            one.name: np.zeros((1, one.shape[1], 16, one.shape[3]), np.float32) for one in session.get_inputs()[2:]
+        }
+        session.run(None, feeds)
 
 
 def test_a_cache_of_its_own_leaves_the_past_as_it_was() -> None:

@@ -57,11 +57,27 @@ def beyond(dim: int | str) -> jitonnx.InferenceSession:
     )
 
 
-def split_by(size: int) -> jitonnx.InferenceSession:
-    """x, split to a sequence of parts of a size."""
+def split_by(size: int | list[int]) -> jitonnx.InferenceSession:
+    """x [4], split to a sequence of parts of a size, or of sizes."""
     declared = helper.make_tensor_sequence_value_info("y", FLOAT, None)
     nodes = [node("SplitToSequence", ["x", "size"], ["y"])]
     return jitonnx.InferenceSession(model(nodes, [tensor("x", [4])], [declared], {"size": np.array(size)}))
+
+
+def quantised(scale: list[int], **attributes: int) -> jitonnx.InferenceSession:
+    """x [2, 3] in bytes, by ones of a shape."""
+    nodes = [node("QuantizeLinear", ["x", "scale"], ["q"], **attributes)]
+    imports = [helper.make_opsetid("", 23)]
+    inputs, outputs = [tensor("x", [2, 3])], [tensor("q", [2, 3], TensorProto.UINT8)]
+    return jitonnx.InferenceSession(
+        model(nodes, inputs, outputs, {"scale": np.ones(scale, np.float32)}, opset_imports=imports)
+    )
+
+
+def convolved(**attributes: Any) -> jitonnx.InferenceSession:
+    """x [1, 2, 5, 5] under ones of 3x3."""
+    nodes, weights = [node("Conv", ["x", "w"], ["y"], **attributes)], np.ones((2, 2, 3, 3), np.float32)
+    return jitonnx.InferenceSession(model(nodes, [tensor("x", [1, 2, 5, 5])], [tensor("y", None)], {"w": weights}))
 
 
 def stored_at(location: str) -> jitonnx.InferenceSession:
@@ -81,6 +97,12 @@ def stored_at(location: str) -> jitonnx.InferenceSession:
 REFUSED: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("split by 0", lambda: split_by(0), errors.Error, "split is 0; a positive size"),
     ("split by -1", lambda: split_by(-1), errors.Error, "split is -1; a positive size"),
+    (
+        "split with a size below 0",
+        lambda: split_by([5, -1]),
+        errors.Error,
+        "split has the size -1; sizes of at least 0",
+    ),
     ("long location", lambda: stored_at("a" * 5000), errors.Fail, "cannot be read: 'aaa.*File name too long"),
     ("below a file", lambda: stored_at("pyproject.toml/a"), errors.Fail, "does not exist"),
     ("precision", lambda: session(options(precision="float16")), errors.InvalidArgument, "precision is 'float16'"),
@@ -100,6 +122,23 @@ REFUSED: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("save: folder", lambda: session().save("/no/a", {"x": (2, 3)}), FileNotFoundError, "no such folder.*: '/no'"),
     ("no memory", lambda: expanded(2**40, 2, 3).run(None, {"x": X}), errors.RuntimeException, "not enough memory"),
     ("beyond memory", lambda: expanded(2**62, 2, 3), errors.Fail, "beyond all memory"),
+    (
+        "block_size below 0",
+        lambda: quantised([1, 3], block_size=-1),
+        errors.Error,
+        "make_q.*attribute block_size is -1",
+    ),
+    ("block_size of 0", lambda: quantised([1, 3], block_size=0), errors.Error, "make_q.*block_size is 0"),
+    (
+        "no element type",
+        lambda: quantised([], output_dtype=1 << 62),
+        errors.Error,
+        "make_q.*output_dtype is 46.*no elem",
+    ),
+    ("group", lambda: convolved(group=1 << 62), errors.Error, "Conv node 'make_y'"),
+    ("strides", lambda: convolved(strides=[1, -(1 << 63)]), errors.Error, "Conv node 'make_y'.*strides"),
+    ("dilations", lambda: convolved(dilations=[1 << 62] * 2), errors.Error, "Conv node 'make_y'"),
+    ("pads", lambda: convolved(pads=[1 << 62] * 4), errors.Error, "'y' would have the shape .* beyond all memory"),
     ("index, symbolic", lambda: beyond("N"), errors.Fail, "Gather node 'make_y'.*index 8 is out of bounds"),
     ("index, constant", lambda: beyond(4), errors.Fail, "Gather node 'make_y'.*index 8 is out of bounds"),
 ]

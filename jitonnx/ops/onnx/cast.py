@@ -77,7 +77,7 @@ class Cast(_Cast):
     @property
     def dtype(self) -> DType:
         """The type converted to. InferenceError for one that is not known here."""
-        return _dtype(self.to)
+        return DType(self.to)
 
     def infer(self, context: InferenceContext, x: Value) -> TensorType:
         return self._infer(x, self.dtype)
@@ -110,24 +110,17 @@ class BitCast(Operator):
     to: int
 
     def infer(self, context: InferenceContext, x: Value) -> TensorType:
-        dtype = _dtype(self.to)
+        dtype = DType(self.to)
         if dtype is DType.STRING or x.dtype is DType.STRING or dtype.numpy.itemsize != x.dtype.numpy.itemsize:
             raise InferenceError(f"{x.dtype.text} and {dtype.text} have different widths")
         return TensorType(dtype, x.shape)
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
-        return x.view(_dtype(self.to).numpy)
+        return x.view(DType(self.to).numpy)
 
     def lower(self, to: Lowering, x: Value) -> Value:
-        dtype = _dtype(self.to)
+        dtype = DType(self.to)
         return x if dtype is x.dtype else to.emit(c.BitCast(dtype), (x,), TensorType(dtype, x.shape))
-
-
-def _dtype(number: int) -> DType:
-    try:
-        return DType(number)
-    except ValueError:
-        raise InferenceError(f"attribute to is {number}, which is no element type known here") from None
 
 
 # ---------------------------------------------------------------------------------------------- conversions

@@ -57,8 +57,6 @@ class _Linear(Operator):
         # One of the two may be a scalar, and the other a vector of one element.
         if zero_point is not None and not _same_shape(context, zero_point.shape or (1,), scale.shape or (1,)):
             raise InferenceError(f"scale ({scale.type}) and zero point ({zero_point.type}) have different shapes")
-        if self.block_size < 0:
-            raise InferenceError(f"block_size is {self.block_size}; 0 or more is needed")
         if self.block_size:
             axis = normalize_axis(self.axis, len(x.shape))
             wanted = (*x.shape[:axis], ceil_divide(x.shape[axis], self.block_size), *x.shape[axis + 1 :])
@@ -68,7 +66,10 @@ class _Linear(Operator):
                     f"[{','.join(map(str, wanted))}]"
                 )
         elif len(scale.shape) > 1:
-            raise InferenceError(f"scale is {scale.type}; a scalar, or a vector along the axis, is needed")
+            raise InferenceError(
+                f"scale is {scale.type}, and block_size is 0: a scalar, or a vector along the axis, is needed; scales "
+                "of blocks need their block_size"
+            )
         elif self._by_place(context, scale.shape, len(x.shape)):
             size = x.shape[normalize_axis(self.axis, len(x.shape))]
             if not context.demand_equal(scale.shape[0], size):

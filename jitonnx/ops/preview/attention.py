@@ -13,7 +13,7 @@ from jitonnx.ir.graph import Value
 from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType, Type
-from jitonnx.ops.base import FLOATS, widen
+from jitonnx.ops.base import widen
 from jitonnx.ops.onnx.control_flow import Body
 
 
@@ -31,11 +31,9 @@ class FlexAttention(Operator):
     softmax_precision: int | None = None
 
     def precision(self, dtype: DType) -> DType:
-        """The type in which scores become weights. InferenceError for one that is no float."""
+        """The type in which scores become weights."""
         if self.softmax_precision is None:
             return DType.DOUBLE if dtype is DType.DOUBLE else DType.FLOAT
-        if self.softmax_precision not in FLOATS:
-            raise InferenceError(f"softmax_precision is {self.softmax_precision}; float16, bfloat16, float or double")
         return DType(self.softmax_precision)
 
     def scores(self, context: InferenceContext, q: Value, k: Value, v: Value) -> TensorType:
