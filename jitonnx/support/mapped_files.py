@@ -59,7 +59,7 @@ def content_of(number: int, name: str) -> memoryview:
     """What is in a file, read or mapped. number: a descriptor of it, which stays the caller's; name: for messages."""
     size = os.fstat(number).st_size
     if size <= READ_BYTES:
-        return memoryview(_read(number, size)).toreadonly()
+        return _read(number, size).toreadonly()
     found = FileMap(number, 0, access=mmap.ACCESS_READ)
     found.note(name, number)
     return memoryview(found)
@@ -118,13 +118,13 @@ def _state(number: int) -> tuple[int, int]:
     return found.st_size, found.st_mtime_ns
 
 
-def _read(number: int, size: int, begin: int = 0) -> bytearray:
-    """So many bytes of a file, fewer where it ends."""
-    content = bytearray(size)
-    at, view = 0, memoryview(content)
-    while at < size and (count := os.preadv(number, [view[at:]], begin + at)):
+def _read(number: int, size: int, begin: int = 0) -> memoryview:
+    """So many bytes of a file, fewer where it ends, in memory that begins at a page, as that of a mapped file does."""
+    content = memoryview(mmap.mmap(-1, size) if size else b"")
+    at = 0
+    while at < size and (count := os.preadv(number, [content[at:]], begin + at)):
         at += count
-    return content if at == size else content[:at]
+    return content[:at]
 
 
 def _owner(view: Any) -> object:
