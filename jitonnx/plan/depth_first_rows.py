@@ -31,7 +31,7 @@ from jitonnx.ir.dims import DimLike, ceil_divide, concrete, evaluate, known, max
 from jitonnx.kernels.gemm.spec import GemmSpec
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.region import RegionSpec
-from jitonnx.plan.tensor import Buffer, StridedTensor, dense_tensor
+from jitonnx.plan.tensor import Buffer, StridedTensor, dense_tensor, flat_rows
 from jitonnx.support.records import dataclass
 from jitonnx.target.machine import Target
 
@@ -97,7 +97,7 @@ class _Link:
     def band(self, number: int, first: DimLike, count: DimLike, between: dict[Buffer, StridedTensor]) -> KernelCall:
         """The call of a band, by its number, of `count` rows from `first` on; between: memory of what lies between."""
         tensors = [
-            between.get(tensor.buffer) or replace(tensor, offset=tensor.offset + first * self.strides.get(place, 0))
+            between.get(tensor.buffer) or flat_rows(tensor, first, count, self.strides.get(place, 0))
             for place, tensor in enumerate(self.call.tensors)
         ]
         own, sizes = len(self.call.buffers), [*self.call.sizes]

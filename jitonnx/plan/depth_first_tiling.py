@@ -33,7 +33,7 @@ from jitonnx.kernels.convolution.spec import DepthwiseGiven, DepthwiseSpec, Dire
 from jitonnx.kernels.gemm.spec import GemmBuffers, GemmGiven, GemmSpec
 from jitonnx.kernels.pooling.spec import PoolBuffers, PoolSizes, PoolSpec
 from jitonnx.plan.calls import KernelCall
-from jitonnx.plan.tensor import Buffer, StridedTensor, channels_last_order, dense_tensor
+from jitonnx.plan.tensor import Buffer, StridedTensor, channels_last_order, dense_tensor, flat_rows, rows_of_images
 from jitonnx.support.records import NamedTuple, dataclass
 from jitonnx.target.machine import Target
 
@@ -147,8 +147,8 @@ class _Link:
             for number, moves in enumerate(epilogue.rows):
                 if moves:
                     place = epilogue.first_buffer + number - skipped
-                    offset = tensors[place].offset + made.first * self.out_width * strides[2 * number + 1]
-                    tensors[place] = replace(tensors[place], offset=offset)
+                    first, count = made.first * self.out_width, made.rows * self.out_width
+                    tensors[place] = flat_rows(tensors[place], first, count, strides[2 * number + 1])
         return replace(
             self.call,
             buffers=buffers,
@@ -172,8 +172,8 @@ class _Pixels(_Link):
     ) -> KernelCall:
         given, buffers = self.call.sizes, self.call.buffers
         assert isinstance(given, GemmGiven) and isinstance(buffers, GemmBuffers)
-        a = x or replace(buffers.a, offset=buffers.a.offset + read.first * self.width * given.a_row)
-        c = y or replace(buffers.c, offset=buffers.c.offset + made.first * self.width * given.c_row)
+        a = x or flat_rows(buffers.a, read.first * self.width, read.rows * self.width, given.a_row)
+        c = y or flat_rows(buffers.c, made.first * self.width, made.rows * self.width, given.c_row)
         m = self._of(number, made.rows * self.width, given.m)
         return self._with(number, made, _changed(buffers, a=a, c=c), _changed(given, m=m))
 
@@ -208,8 +208,8 @@ class _Windows(_Link):
             out_height=self._of(number, made.rows, self.out_height),
             **{"pad_height" if isinstance(given, PoolSizes) else "pad_top": padding},
         )
-        x = x or replace(buffers.x, offset=buffers.x.offset + read.first * given.x_row)
-        y = y or replace(buffers.y, offset=buffers.y.offset + made.first * given.y_row)
+        x = x or rows_of_images(buffers.x, read.first, read.rows, given.x_row)
+        y = y or rows_of_images(buffers.y, made.first, made.rows, given.y_row)
         written = {"y": y, "indices": y} if isinstance(buffers, PoolBuffers) else {"y": y}
         return self._with(number, made, _changed(buffers, x=x, **written), sizes)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from jitonnx.ir.computation import computations as c
-from jitonnx.ir.dims import DimLike, integers, known, matched_axes, product
+from jitonnx.ir.dims import DimLike, floor_divide, integers, known, matched_axes, product
 from jitonnx.ir.dtypes import DType
 from jitonnx.support.records import NamedTuple, dataclass
 
@@ -281,6 +281,30 @@ def pixel_strides(tensor: StridedTensor) -> tuple[DimLike, DimLike, DimLike] | N
     """Strides of an image by (image, linear pixel, channel): how window kernels address their epilogue's operands."""
     matrix = pixels_as_rows(tensor)
     return None if matrix is None else matrix.strides  # type: ignore[return-value]
+
+
+def rows_of_images(tensor: StridedTensor, first: DimLike, count: DimLike, stride: DimLike) -> StridedTensor:
+    """Rows [first, first + count) of images, which lie `stride` elements apart; all rows if `first` is 0."""
+    return _rows(tensor, first, count, stride, flat=False)
+
+
+def flat_rows(tensor: StridedTensor, first: DimLike, count: DimLike, stride: DimLike) -> StridedTensor:
+    """Rows [first, first + count), which lie `stride` elements apart through all axes that they are counted by, as
+    pixels do through height and width; all rows if `first` is 0."""
+    return _rows(tensor, first, count, stride, flat=True)
+
+
+def _rows(tensor: StridedTensor, first: DimLike, count: DimLike, stride: DimLike, flat: bool) -> StridedTensor:
+    if first == 0 or stride == 0:
+        return tensor
+    shape = [*tensor.shape]
+    along = [axis for axis, step in enumerate(tensor.strides) if step == stride and shape[axis] != 1]
+    for axis in along[-1:]:
+        shape[axis] = count
+        for outer in range(axis if flat else 0):
+            step = tensor.strides[outer]
+            shape[outer] = 1 if floor_divide(step, stride) * stride == step else shape[outer]
+    return replace(tensor, offset=tensor.offset + first * stride, shape=tuple(shape))
 
 
 def pair(values: Sequence[_D], fill: int = 1) -> tuple[_D, _D]:

@@ -73,7 +73,9 @@ class _Carrier:
         if late and strips < self.strips:
             self.requests.append((weights, self.strips - strips, 0))
         share = min(self.lines, -(-(end - first) // (strips * _LINE_BYTES))) * _LINE_BYTES
-        part = replace(weights, offset=weights.offset + first // weights.dtype.itemsize)
+        # Asking reads nothing, so where it begins is all that has to lie in memory.
+        begin = weights.offset + first // weights.dtype.itemsize
+        part = replace(weights, offset=begin, shape=(1,), strides=(1,))
         self.requests.append((part, strips, share // 4))
         self.call.notes.append(f"asks for {strips * share} bytes of weights of a later product")
         return strips * share
