@@ -162,7 +162,9 @@ class _Integer:
         )
 
     def _correction(self, column: SSAValue) -> SSAValue:
-        """What sums begin with: - zero * column sums."""
+        """What sums begin with: - zero * column sums, and a bias."""
+        if self.spec.begun:
+            return self.sums.load(column, self.lanes)
         if not (self.spec.shifted or self.spec.flipped):
             return self.code.number(types.int32, 0, self.lanes)
         zero = convert(zero_point(self.code, self.spec), types.int32)

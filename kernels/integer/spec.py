@@ -89,6 +89,8 @@ class IntegerSpec(KernelSpec):
     """How many steps ahead of its use a panel is asked for, into the first-level cache; 0: not at all."""
     paced_prefetch: bool = False
     """Whether tiles ask for the next panel at an even pace, into the second-level cache."""
+    begun: bool = False
+    """`sums` are what the products are added to, the zero point's part and a bias, as `beginnings` makes them."""
 
     BUFFERS = IntegerBuffers
     SIZES = IntegerSizes
@@ -99,6 +101,10 @@ class IntegerSpec(KernelSpec):
         """Whether x is gathered with its sign bits flipped, as the other kind of bytes: dot products want the left
         unsigned, or signed."""
         return self.multiply in (("dot", "byte pairs") if self.signed else ("signed dot", "signed matrices"))
+
+    def gathered(self, zero: int) -> int:
+        """A zero point of x as it is among the bytes that are multiplied."""
+        return zero if not self.flipped else zero + (128 if self.signed else -128)
 
     @property
     def group(self) -> int:
@@ -180,6 +186,14 @@ class IntegerSpec(KernelSpec):
     def panel_elements(self, depth: int) -> int:
         """Elements of a packed panel."""
         return -(-depth // self.step) * self.step * self.width
+
+
+def beginnings(column_sums: np.ndarray, zero: int, bias: np.ndarray) -> np.ndarray:
+    """What sums begin with, int32, which wraps around as sums do: bias, one or one for each column, less `zero`, a zero
+    point as it is `gathered`, times the sums of the columns."""
+    sums = column_sums.astype(np.int64) * -zero
+    sums[: len(bias) if len(bias) > 1 else len(sums)] += bias
+    return sums.astype(np.int32)
 
 
 def _rows(given: WindowProduct) -> int:

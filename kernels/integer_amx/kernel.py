@@ -38,7 +38,7 @@ class _IntegerTiles(AmxKernel):
             IntegerBuffers, self._element, w=types.uint8, sums=types.int32, y=getattr(types, spec.result)
         )
         super().__init__(code, spec, x, w, y, epilogue)
-        self.adds = spec.shifted
+        self.adds = spec.shifted or spec.begun
         self.PRODUCT = "tdpbssd" if spec.signed else "tdpbusd"
 
     def inner(self, code: KernelBuilder) -> _IntegerTiles:
@@ -48,8 +48,11 @@ class _IntegerTiles(AmxKernel):
         return Copying(self.code, self.size, self.x, self._zero().splat(LINE), step_of_bytes)
 
     def begin_epilogue(self, block: Block[SSAValue]) -> None:
-        """- zero * column sums."""
-        if self.adds:
+        """- zero * column sums, and a bias."""
+        if self._integers.begun:
+            for at in range(0, self.spec.width, LINE // 4):
+                self.row.store(at, self._columns.load(block.column + at, LINE // 4))
+        elif self.adds:
             minus, lanes = -convert(self._zero(), types.int32), LINE // 4
             for at in range(0, self.spec.width, lanes):
                 self.row.store(at, self._columns.load(block.column + at, lanes) * minus.splat(lanes))

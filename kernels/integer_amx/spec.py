@@ -28,6 +28,8 @@ class IntegerAmxSpec(AmxSpec):
     """x has a zero point; otherwise it is 0, and `zero` goes unread."""
     result: str = "int32"
     """Element type of y."""
+    begun: bool = False
+    """As of `IntegerSpec`."""
 
     BUFFERS = IntegerBuffers
     SIZES = AmxSizes
@@ -41,6 +43,10 @@ class IntegerAmxSpec(AmxSpec):
     @property
     def x_bytes(self) -> int:
         return 1
+
+    def gathered(self, zero: int) -> int:
+        """A zero point of x as it is among the bytes that are multiplied."""
+        return zero
 
     @property
     def y_bytes(self) -> int:

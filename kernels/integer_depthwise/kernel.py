@@ -123,7 +123,9 @@ class _Depthwise:
             for tap in range(width)
         ]
         first = code.number(types.int32, 0, lanes)
-        if spec.shifted or spec.signed:
+        if spec.begun:
+            first = self.sums.load(channel, lanes, mask)
+        elif spec.shifted or spec.signed:
             first = self.sums.load(channel, lanes, mask) * (-convert(self.zero, types.int32)).splat(lanes)
         with code.loop(size.out_width, step=spec.pixels) as column:
             sums = [first for _ in range(spec.pixels)]

@@ -53,10 +53,16 @@ class DepthwiseIntegerSpec(KernelSpec):
     shifted: bool = True
     """x has a zero point; otherwise it is 0, and `zero` goes unread."""
     result: str = "int32"
+    begun: bool = False
+    """As of `IntegerSpec`."""
 
     BUFFERS = IntegerBuffers
     SIZES = DepthwiseIntegerSizes
     PRESCHEDULED = True
+
+    def gathered(self, zero: int) -> int:
+        """A zero point of x as it is among the bytes that are multiplied."""
+        return zero + 128 if self.signed else zero
 
     @property
     def group(self) -> int:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from jitonnx.ir.computation import computations as c
+from jitonnx.ir.computation import expressions as e
 from jitonnx.ir.computation.lowering import Statement
 from jitonnx.ir.dims import DimLike, concrete, integers, product
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
-from jitonnx.kernels.integer.spec import IntegerBuffers, IntegerSpec, choose, fits_byte_pairs
+from jitonnx.kernels.integer.spec import IntegerBuffers, IntegerSpec, beginnings, choose, fits_byte_pairs
 from jitonnx.kernels.integer_amx.spec import IntegerAmxSpec, choose_tiles
 from jitonnx.kernels.integer_depthwise.spec import DepthwiseIntegerSpec, choose_depthwise
 from jitonnx.kernels.parts.layouts import LINE, WindowProduct
@@ -140,13 +141,56 @@ def _call(
     else:
         how = HOW[spec.multiply]
     packed = planner.packed(weights, lambda w: spec.pack(arranged(w)), packing)
-    sums = planner.packed(weights, lambda w: spec.column_sums(arranged(w)), ("sums", packing))
+    (column,) = {*range(len(y.shape))} - {*rows}
+    begun = None if spec.shifted and (zero is None or zero.constant is None) else _with_bias(group, column)
+    if begun is None:
+        sums = planner.packed(weights, lambda w: spec.column_sums(arranged(w)), ("sums", packing))
+    else:
+        group, bias = begun
+        of_x = 0 if zero is None or not spec.shifted else int(zero.constant.item())  # type: ignore[union-attr]
+        spec = replace(spec, begun=True)
+        key = ("begun", packing, of_x, bias.tobytes())
+        sums = planner.packed(
+            weights, lambda w: beginnings(spec.column_sums(arranged(w)), spec.gathered(of_x), bias), key
+        )
     zeros = planner.tensor(zero) if zero is not None and spec.shifted else x
     call = KernelCall(spec, IntegerBuffers(x=x, zero=zeros, w=packed, sums=sums, y=y), WindowProduct(**given))
     call.label = f"integer {label}"
     call.reason = "; ".join([how, *group.reasons])
     planner.epilogue(group, call, row_strides(rows))
     planner.call(call)
+
+
+def _with_bias(group: Group, column: int) -> tuple[Group, np.ndarray] | None:
+    """The group without the sum that its epilogue begins with, and the constant in it, int32, one or one for each place
+    along axis `column`; None where it does not begin so. Sums start with it in place of 0, at no cost."""
+    if group.expr is None or group.output is None:
+        return None
+    nodes = e.children_first(group.expr)
+    users = [node for node in nodes if any(a.op == "operand" and a.value == 0 for a in node.arguments)]
+    if len(users) != 1 or users[0].op != "add" or users[0].dtype is not DType.INT32:
+        return None
+    added = [a for a in users[0].arguments if a.op == "operand" and a.value != 0]
+    if len(added) != 1 or sum(added[0] in node.arguments for node in nodes) != 1:
+        return None
+    given = group.operands[added[0].value - 1]
+    bias, rank = given.constant, len(group.output.shape)
+    if not isinstance(bias, np.ndarray) or bias.dtype != np.int32:
+        return None
+    by_axis = bias.reshape((1,) * (rank - bias.ndim) + bias.shape)
+    if any(size != 1 for axis, size in enumerate(by_axis.shape) if axis != column):
+        return None
+    left = [value for value in group.operands if value is not given]
+    done: dict[e.Expr, e.Expr] = {}
+    for node in nodes:
+        if node is users[0]:
+            done[node] = e.operand(0, DType.INT32)
+        elif node.op == "operand" and node.value and node is not added[0]:
+            done[node] = e.operand(left.index(group.operands[node.value - 1]) + 1, node.dtype)
+        else:
+            done[node] = e.rebuild(node, [done[argument] for argument in node.arguments])
+    expr = done[group.expr]
+    return replace(group, expr=None if expr.op == "operand" else expr, operands=left), bias.reshape(-1)
 
 
 HOW = {
