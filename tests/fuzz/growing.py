@@ -39,6 +39,7 @@ ONNXRUNTIME_DECIDES = {
     "GridSample": "the reference clamps coordinates, not taps, of cubic points over the border",
     "If": "the reference evaluates captured values by name, and takes those of the wrong graph",
     "Loop": "as If",
+    "LRN": "the reference sums other channels than those around",
     "LpNormalization": "the reference sums signed elements where p is 1",
     "LpPool": "as AveragePool",
     "MaxPool": "as AveragePool",
