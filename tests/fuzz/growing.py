@@ -39,6 +39,7 @@ ONNXRUNTIME_DECIDES = {
     "GridSample": "the reference clamps coordinates, not taps, of cubic points over the border",
     "If": "the reference evaluates captured values by name, and takes those of the wrong graph",
     "Loop": "as If",
+    "LRN": "the reference sums other channels than those around",
     "LpNormalization": "the reference sums signed elements where p is 1",
     "LpPool": "as AveragePool",
     "MaxPool": "as AveragePool",
@@ -496,6 +497,8 @@ def evaluate_node(node: onnx.NodeProto, feeds: dict[str, Array], opset: int) -> 
         results = run_onnxruntime(model.SerializeToString(), given)
     else:
         results = run_reference(model, given)
+        if node.op_type == "Loop" and any(array.size == 0 for array in results):
+            raise Left("the reference joins rows of no elements to fewer axes")
     if narrow is not None:
         with np.errstate(all="ignore"):
             results = [a.astype(narrow) if a.dtype == np.float32 else a for a in results]

@@ -67,6 +67,12 @@ EXCUSES = (
         "a window that does not fit gives a negative size; onnxruntime says so only when it runs",
     ),
     Excuse(
+        lambda model, text: (
+            [node.op_type for node in model.graph.node] == ["QLinearConv"] and text.endswith("differ by at most 1")
+        ),
+        "of int8 and uint8, which onnxruntime refuses: the reference scales in other steps, and ties fall otherwise",
+    ),
+    Excuse(
         _has("Resize", coordinate_transformation_mode=b"half_pixel_symmetric", mode=b"nearest"),
         "a coordinate that is a whole number but for rounding: floor and ceil tell the last bit apart",
     ),
@@ -90,7 +96,8 @@ def difference(got: Array, expected: Array, tolerance: float) -> str:
         return f"{getattr(got, 'dtype', list)}{list(np.shape(got))} for {expected.dtype}{list(expected.shape)}"
     if (type := type_of(got)) not in TOLERANCES:
         wrong = int((got != expected).sum())
-        return f"{wrong} of {got.size} elements differ" if wrong else ""
+        most = np.abs(got.astype(object) - expected.astype(object)).max() if wrong and type != "bool" else 1
+        return f"{wrong} of {got.size} elements differ by at most {most}" if wrong else ""
     with np.errstate(all="ignore"):
         return _apart(got.astype(np.float64), expected.astype(np.float64), type, max(tolerance, TOLERANCES[type]))
 

@@ -229,6 +229,8 @@ def pooling(g: _Draw) -> Model:
     attributes: dict[str, Any] = {"kernel_shape": kernel, "strides": [g.number(1, 3) for _ in kernel]}
     if g.chance(0.3):
         attributes["auto_pad"] = g.choose(("SAME_UPPER", "SAME_LOWER", "VALID"))
+        if attributes["auto_pad"] != "VALID":  # longer strides pad by negative numbers, which no text settles
+            attributes["strides"] = [min(pair) for pair in zip(attributes["strides"], kernel, strict=True)]
     else:
         attributes |= {"pads": [g.number(0, size - 1) for size in kernel] * 2, "ceil_mode": int(g.chance(0.4))}
         if (operator == "MaxPool" or g.opset >= 19) and g.chance(0.3):

@@ -6,6 +6,7 @@ of numbers that may differ in their last bit, extrema of NaN.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -614,7 +615,7 @@ def layer_normalization(g: Growing) -> None:
 
 def _spread(array: Any, axis: int) -> bool:
     """Whether rows vary by more than their rounding: a variance near 0 is nobody's."""
-    rows = np.asarray(array, np.float64).reshape(int(np.prod(array.shape[:axis])), -1)
+    rows = np.asarray(array, np.float64).reshape(math.prod(array.shape[:axis]), math.prod(array.shape[axis:]))
     return bool((rows.std(axis=1) > 1e-2 * (1 + np.abs(rows).max(axis=1, initial=0))).all())
 
 
@@ -756,6 +757,14 @@ def pooling(g: Growing) -> None:
             attributes["dilations"] = [g.number(1, 2) for _ in range(rank)]
     if kind == "AveragePool":
         attributes["count_include_pad"] = g.number(0, 1)
+    # Of a window that is longer than the padded axis there is none; onnxruntime gives one where strides are above 1.
+    pads = attributes.get("pads", [0] * 2 * rank)
+    covers = [(size - 1) * by + 1 for size, by in zip(kernel, attributes.get("dilations", [1] * rank), strict=True)]
+    room = [size + pad + more for size, pad, more in zip(x.least()[2:], pads[:rank], pads[rank:], strict=True)]
+    same = attributes.get("auto_pad", "").startswith("SAME")
+    demand(same or all(cover <= size for cover, size in zip(covers, room, strict=True)))
+    # Strides beyond the window make SAME pad by negative numbers, which no text settles: onnxruntime refuses MaxPool.
+    demand(not same or all(step <= cover for step, cover in zip(attributes["strides"], covers, strict=True)))
     g.add(kind, x, exact=False, **attributes)
 
 

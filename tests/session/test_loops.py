@@ -88,6 +88,14 @@ def test_no_end() -> None:
     assert native_loops(session)
 
 
+def test_nothing_but_states_that_stay() -> None:
+    """The loop is gone."""
+    body = loop_body([node("Identity", ["a"], ["a_next"])], [tensor("a", [3])], [tensor("a_next", [3])], [])
+    loop = node("Loop", ["n", "", "x"], ["y"], body=body)
+    feeds = [{"x": numbers(3), "n": np.array(n)} for n in (0, 2)]
+    check(bytes_of([loop], [tensor("x", [3]), tensor("n", [], INT64)], [tensor("y", [3])]), *feeds)
+
+
 def fibonacci() -> bytes:
     """Two states that trade places, one that nobody reads, one that stays, one that becomes a constant."""
     nodes = [

@@ -527,7 +527,7 @@ def _multiply(to: Lowering, a: Value, a_zero: Value | None, b: Value, b_zero: Va
         return to.reshape(_rows_by_columns(to, left, right), shape)
     if len(b.shape) <= 2 and _fits_kernel(weights, a_zero):
         rows = to.reshape(a, (1, *a.shape)) if len(a.shape) == 1 else a
-        narrow, middle = _narrowed(weights.reshape(weights.shape[0], -1))
+        narrow, middle = _narrowed(weights if weights.ndim == 2 else weights[:, None])
         sums = _multiply_bytes(to, rows, narrow, a_zero)
         if middle:
             total = _multiply_bytes(to, rows, np.ones_like(narrow[:, :1]), a_zero)

@@ -180,10 +180,11 @@ class TfIdfVectorizer(Operator):
         return y if x.ndim == 2 else y[0]
 
     def _grams(self, row: list[Any]) -> list[tuple[Any, ...]]:
-        """All n-grams of a row; single elements, which skipping does not change, once."""
+        """All n-grams of a row, of lengths that the pool has; single elements, which skipping does not change, once."""
         found: list[tuple[Any, ...]] = []
-        for size in range(self.min_gram_length, self.max_gram_length + 1):
-            for step in range(1, self.max_skip_count + 2 if size > 1 else 2):
+        for size in range(self.min_gram_length, min(self.max_gram_length, len(self.ngram_counts), len(row)) + 1):
+            steps = min(self.max_skip_count + 1, (len(row) - 1) // (size - 1)) if size > 1 else 1
+            for step in range(1, steps + 1):
                 reach = step * (size - 1)
                 found += [tuple(row[at : at + reach + 1 : step]) for at in range(len(row) - reach)]
         return found

@@ -55,6 +55,8 @@ def loop_invariants(node: Node, edit: Edit) -> Result:
         carried_out=without(parts.carried_out, still),
         captured=(*parts.captured, *moved),
     )
+    if not rest.carried_out and not rest.rows:
+        return list(parts.initial)
     made = iter(changed(node, rest, list(node.bodies[0]), edit))
     states = [before if same else next(made) for before, same in zip(parts.initial, still, strict=True)]
     return [*states, *made]

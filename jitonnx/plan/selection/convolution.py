@@ -267,7 +267,7 @@ def _without_dead_taps(
 ) -> tuple[c.Convolution, StridedTensor]:
     """The convolution without taps that read only padding: widely dilated kernels on small images have such."""
     shape, strides, offset = list(weights.shape), list(weights.strides), weights.offset
-    before = list(computation.pads_before)
+    before, after = list(computation.pads_before), list(computation.pads_after)
     for axis, (pad, stride, dilation) in enumerate(
         zip(computation.pads_before, computation.strides, computation.dilations, strict=True)
     ):
@@ -278,10 +278,12 @@ def _without_dead_taps(
         taps = live_taps(kernel, stride, dilation, before_it, size, outputs)
         offset = offset + taps.start * strides[2 + axis]
         shape[2 + axis], before[axis] = taps.stop - taps.start, pad - taps.start * dilation
+        reach = (outputs - 1) * stride + (taps.stop - taps.start - 1) * dilation + 1  # of all windows that are left
+        after[axis] = max(0, reach - before_it - size + taps.start * dilation)
     pruned = replace(weights, offset=offset, shape=tuple(shape))
     if pruned.shape == weights.shape or 0 in shape:
         return computation, weights
-    return replace(computation, pads_before=tuple(before), pads_after=(0,) * len(before)), pruned
+    return replace(computation, pads_before=tuple(before), pads_after=tuple(after)), pruned
 
 
 def _without_steps(

@@ -43,6 +43,10 @@ CASES: list[Case] = [
     *each_version("Conv", X, normal(6, 2, 3, 2), pads=[1, 2, 0, 1], strides=[2, 1], group=2),
     *each_version("Conv", X, normal(8, 1, 3, 3), normal(8), pads=[1, 1, 1, 1], group=4),
     *each_version("Conv", normal(2, 4, 9), normal(6, 4, 3), normal(6), pads=[1, 1], dilations=[2]),
+    # One tap is left of those that read only padding, and more outputs than there are pixels.
+    case("Conv", 22, normal(1, 3, 1), normal(2, 3, 2), pads=[2, 1], dilations=[2]),
+    case("Conv", 22, normal(1, 1, 1, 1), normal(2, 1, 2, 3), pads=[0, 1, 3, 1]),
+    case("Conv", 22, normal(1, 2, 1, 5, 5), normal(3, 2, 2, 1, 1), pads=[0, 0, 0, 2, 0, 0]),
     *each_version("Conv", normal(1, 2, 4, 5, 6), normal(3, 2, 3, 2, 2), normal(3), pads=[1, 1, 1, 0, 1, 0]),
     *each_version("Conv", normal(0, 2, 4, 5), normal(3, 2, 3, 2), normal(3)),
     *each_version("Conv", normal(2, 2, 3, 3), normal(3, 2, 3, 3), normal(3)),

@@ -11,6 +11,7 @@ import pytest
 
 from jitonnx import InferenceSession
 from jitonnx.ops import re2
+from jitonnx.ops.onnx.text import TfIdfVectorizer
 from tests.ops.harness import Case, build, case, check, check_refused, run_onnxruntime
 
 
@@ -249,3 +250,10 @@ MATCHES: list[Case] = [case("RegexFullMatch", 20, strings(["ab", "b"], ["", "a"]
 @pytest.mark.parametrize("case", MATCHES, ids=str)
 def test_regex(case: Case) -> None:
     check(case)
+
+
+def test_lengths_and_gaps_that_no_n_gram_has_cost_nothing() -> None:
+    given: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in INTEGERS.items()}
+    wide = TfIdfVectorizer(mode="TF", max_skip_count=2**31, **{**given, "max_gram_length": 2**31})
+    near = TfIdfVectorizer(mode="TF", max_skip_count=5, **given)
+    np.testing.assert_array_equal(wide.evaluate(ROWS), near.evaluate(ROWS))
