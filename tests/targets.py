@@ -31,6 +31,13 @@ def named(cpu: str) -> Target:
     return replace(target, features=f"{target.features},-sse4a") if cpu == "znver4" else target
 
 
+def waiting(target: Target) -> Target:
+    """A target whose products outrun its third-level cache (`Target.waits_for_l3`), whatever its vectors are."""
+    made = replace(target, core=target.core._replace(l3_bytes=1.0))
+    assert made.waits_for_l3
+    return made
+
+
 def skip_unless_run_here(target: Target) -> None:
     """Skip the test where code for the CPU cannot be run."""
     if target.foreign:

@@ -16,7 +16,7 @@ from jitonnx.plan import depth_first_rows
 from jitonnx.plan.calls import KernelCall
 from jitonnx.target.machine import Target
 from tests.session.models import model, node, tensor
-from tests.targets import named
+from tests.targets import named, waiting
 
 RANDOM = np.random.default_rng(0)
 
@@ -73,7 +73,7 @@ def small_caches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     cut = depth_first_rows.rows_in_bands
 
     def rows_in_bands(calls: list[KernelCall], target: Target) -> list[KernelCall]:
-        result = cut(calls, replace(target, core=named("sapphirerapids").core, l2_bytes=256 << 10))
+        result = cut(calls, replace(waiting(target), l2_bytes=256 << 10))
         found.append(sum(isinstance(call.spec, GemmSpec) for call in result))
         return result
 

@@ -19,7 +19,7 @@ from jitonnx.plan import depth_first_tiling
 from jitonnx.plan.calls import KernelCall
 from jitonnx.target.machine import Target
 from tests.session.models import model, node, tensor
-from tests.targets import named
+from tests.targets import named, waiting
 
 RANDOM = np.random.default_rng(0)
 
@@ -97,8 +97,7 @@ def small_caches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     cut = depth_first_tiling.in_bands
 
     def in_bands(calls: list[KernelCall], target: Target) -> list[KernelCall]:
-        core = named("sapphirerapids").core
-        result = cut(calls, replace(target, core=core, l2_bytes=384 << 10))
+        result = cut(calls, replace(waiting(target), l2_bytes=384 << 10))
         found.append(sum(isinstance(call.spec, DepthwiseSpec | PoolSpec) for call in result))
         return result
 
