@@ -1,6 +1,6 @@
 """Scalar functions in Python that Numba compiles, for users' operators: they fuse as built-in operations do.
 
-Numba, the extra `jitonnx[numba]`, is imported by the first function that is made.
+Numba is imported by the first function that is made: it takes longer than all the rest of a start.
 """
 
 from __future__ import annotations
@@ -155,7 +155,10 @@ def _numba() -> Any:
     try:
         import numba
     except ImportError as error:
-        raise ImportError("a compiled function needs Numba: pip install jitonnx[numba]") from error
+        raise ImportError(
+            f"a compiled function needs Numba, which cannot be imported ({error}). Install versions that go together: "
+            "pip install --upgrade numba llvmlite numpy"
+        ) from error
     return numba
 
 
