@@ -98,7 +98,8 @@ def register(declaration: Any = None, **described: Any) -> Any:
     is a decorator, without arguments or with all but the first.
 
     `SessionOptions.register_custom_ops` does so for some sessions only. ValueError for a domain and name that are taken
-    already, TypeError for a declaration that lacks a part, ImportError for a function without Numba.
+    already, TypeError for a declaration that lacks a part, ImportError for a function without Numba, which is imported
+    where a function's translation is not in the kernel cache yet.
     """
     if declaration is None:
         return functools.partial(register, **described)

@@ -1,6 +1,7 @@
 """Scalar functions in Python that Numba compiles, for users' operators: they fuse as built-in operations do.
 
-Numba, the extra `jitonnx[numba]`, is imported by the first function that is made.
+Numba is imported where a function's translation is not on disk yet (`kept.py`), or its loops run on arrays: that takes
+longer than all the rest of a start.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Collection
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -16,10 +18,10 @@ from jitonnx.ir.computation import expressions as e
 from jitonnx.ir.computation.linked import SYMBOL, LinkedFunction
 from jitonnx.ir.dtypes import HALVES, DType, of_numpy
 from jitonnx.numba import translation
+from jitonnx.numba.kept import Scalar, kept
 from jitonnx.numba.translation import MATHEMATICS
 from jitonnx.ops.base import NUMBERS, Elementwise
 from jitonnx.support import fork_safety
-from jitonnx.support.records import NamedTuple
 
 _PASSES = (
     *("always_inliner", "global_dead_code_eliminate", "sroa", "simplify_cfg", "instruction_combine", "new_gvn", "sccp"),
@@ -41,19 +43,19 @@ class CompiledFunction:
     """
 
     def __init__(self, function: Callable[..., Any], signature: str | None = None) -> None:
-        self._numba = _numba()
+        if find_spec("numba") is None:
+            _numba()  # its error is better told now than when a model is loaded
         function = getattr(function, "py_func", function)  # of what numba.njit has made
         self.function, self._signature = function, signature
-        self._made: dict[tuple[DType, ...], _Scalar] = {}
+        self._made: dict[tuple[DType, ...], Scalar] = {}
+        self._of_arrays: Callable[..., Any] | None = None
         self._lock = fork_safety.WorkLock()
-        signatures = [] if signature is None else [signature]
-        self._of_arrays = self._numba.vectorize(signatures, nopython=True)(function)
         self.__name__, self.__doc__ = function.__name__, function.__doc__
 
     def __call__(self, *arguments: Any) -> Any:
         """An expression if an argument is one, else an array. TypeError for what Numba does not compile."""
         if not any(isinstance(argument, e.Expr) for argument in arguments):
-            return self._of_arrays(*arguments)
+            return self._on_arrays()(*arguments)
         like = next(argument for argument in arguments if isinstance(argument, e.Expr))
         given = [one if isinstance(one, e.Expr) else e.constant(one, like.dtype) for one in arguments]
         made = self._scalar(tuple(one.dtype for one in given))
@@ -63,14 +65,22 @@ class CompiledFunction:
     def __repr__(self) -> str:
         return f"compiled({self.__name__})"
 
-    def _scalar(self, dtypes: tuple[DType, ...]) -> _Scalar:
+    def _on_arrays(self) -> Callable[..., Any]:
+        with self._lock:
+            if self._of_arrays is None:
+                signatures = [] if self._signature is None else [self._signature]
+                self._of_arrays = _numba().vectorize(signatures, nopython=True)(self.function)
+            return self._of_arrays
+
+    def _scalar(self, dtypes: tuple[DType, ...]) -> Scalar:
         with self._lock:
             if dtypes not in self._made:
-                self._made[dtypes] = self._compiled(dtypes)
+                types = (self._signature, [dtype.name for dtype in dtypes])
+                self._made[dtypes] = kept(self.function, types, lambda: self._compiled(dtypes))
             return self._made[dtypes]
 
-    def _compiled(self, dtypes: tuple[DType, ...]) -> _Scalar:
-        numba = self._numba
+    def _compiled(self, dtypes: tuple[DType, ...]) -> Scalar:
+        numba = _numba()
         kinds = self._signature or tuple(numba.from_dtype(dtype.numpy) for dtype in dtypes)
         try:
             dispatcher = numba.njit(kinds, error_model="numpy")(self.function)
@@ -83,16 +93,17 @@ class CompiledFunction:
         result = self._dtype(dispatcher.overloads[signature].signature.return_type)
         entry = self._entry(dispatcher.inspect_llvm(signature))
         try:
-            return _Scalar(arguments, translation.expression(entry, arguments, result))
+            return Scalar(arguments, translation.expression(entry, arguments, result))
         except translation.Untranslated:
             linked = LinkedFunction(self.__name__, arguments, result, self._ir(entry))
             operands = (e.operand(i, dtype) for i, dtype in enumerate(arguments))
-            return _Scalar(arguments, e.call(linked, *operands))
+            return Scalar(arguments, e.call(linked, *operands))
 
     def _dtype(self, kind: Any) -> DType:
+        numba = _numba()
         try:
-            return of_numpy(np.dtype(self._numba.np.numpy_support.as_dtype(kind)))
-        except (NotImplementedError, self._numba.core.errors.NumbaError) as error:
+            return of_numpy(np.dtype(numba.np.numpy_support.as_dtype(kind)))
+        except (NotImplementedError, numba.core.errors.NumbaError) as error:
             raise TypeError(f"{self.__name__} takes or gives {kind}; numbers and truth values are possible") from error
 
     def _entry(self, text: str) -> Any:
@@ -103,7 +114,7 @@ class CompiledFunction:
             module = llvm.parse_assembly(text.replace("noinline", "nounwind"))  # of what a C function calls
         except RuntimeError as error:
             raise TypeError(
-                f"llvmlite does not read the LLVM IR that Numba {self._numba.__version__} made of {self.__name__}: "
+                f"llvmlite does not read the LLVM IR that Numba {_numba().__version__} made of {self.__name__}: "
                 f"{error}. Install versions that go together"
             ) from error
         entry = None
@@ -144,18 +155,14 @@ class CompiledFunction:
         return re.sub(r"^(target (datalayout|triple)|; ModuleID|source_filename) .*\n", "", text, flags=re.M)
 
 
-class _Scalar(NamedTuple):
-    """A function compiled for some types: an expression of operands by the arguments' numbers."""
-
-    arguments: tuple[DType, ...]
-    result: e.Expr
-
-
 def _numba() -> Any:
     try:
         import numba
     except ImportError as error:
-        raise ImportError("a compiled function needs Numba: pip install jitonnx[numba]") from error
+        raise ImportError(
+            f"a compiled function needs Numba, which cannot be imported ({error}). Install versions that go together: "
+            "pip install --upgrade numba llvmlite numpy"
+        ) from error
     return numba
 
 
@@ -206,7 +213,10 @@ def elementwise(
         given = (e.constant(value, kind) for value, kind in attributes(self, operands[0].dtype))
         return e.cast(numbers(*operands, *given), result or operands[0].dtype)
 
-    def evaluate(self: Elementwise, *arrays: np.ndarray) -> np.ndarray:
+    def evaluate(self: Elementwise, *arrays: np.ndarray) -> Any:
+        expression = self.scalar(*(e.operand(i, of_numpy(array.dtype)) for i, array in enumerate(arrays)))
+        if all(node.op != "call" for node in e.children_first(expression)):
+            return Elementwise.evaluate(self, *arrays)
         wide = [array.astype(np.float32) if of_numpy(array.dtype) in HALVES else array for array in arrays]
         given = (kind.numpy.type(value) for value, kind in attributes(self, of_numpy(wide[0].dtype)))
         return np.asarray(numbers(*wide, *given)).astype(result.numpy if result else arrays[0].dtype)

@@ -27,8 +27,8 @@ BOOLS = frozenset({DType.BOOL})
 class Elementwise(Operator):
     """An operator whose output elements are `scalar` of the inputs' elements, with NumPy's broadcasting.
 
-    A declaration gives `scalar` (what the compiler uses) and `evaluate` (the ground truth); inputs have one type unless
-    `infer_dtype` says otherwise.
+    A declaration gives `scalar` (what the compiler uses) and `evaluate` (the ground truth), which by default is
+    `scalar` on NumPy; inputs have one type unless `infer_dtype` says otherwise.
     """
 
     elementwise = True
@@ -38,6 +38,14 @@ class Elementwise(Operator):
     def scalar(self, *operands: Any, **unused: Any) -> e.Expr:
         """The output element as an expression of the inputs' elements."""
         raise NotImplementedError
+
+    def evaluate(self, *arrays: Any, **unused: Any) -> Any:
+        """Compute `scalar` on NumPy. TypeError where it calls what is compiled for kernels alone."""
+        values = [Value("", TensorType(of_numpy(array.dtype), array.shape)) for array in arrays]
+        dtype = self.infer_dtype(*values)
+        expression = self.scalar(*(computed(i, value) for i, value in enumerate(values)))
+        result = e.evaluate(e.cast(expression, dtype) if dtype.is_float else expression, arrays)
+        return np.broadcast_to(result, np.broadcast_shapes(*(array.shape for array in arrays)))
 
     def infer_dtype(self, *inputs: Value) -> DType:
         """Element type of the output."""

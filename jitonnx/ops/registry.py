@@ -21,7 +21,7 @@ from jitonnx.ir.errors import GraphError
 from jitonnx.ir.operator import Operator, is_custom
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.schema import Schema, check_types, count_faults, schemas_in, schemas_of
-from jitonnx.ops.base import FLOATS, NUMBERS
+from jitonnx.ops.base import FLOATS, NUMBERS, Elementwise
 from jitonnx.ops.composite import Composite
 from jitonnx.ops.operator_sets import Declared, OperatorSet, declared_in, other_version
 from jitonnx.support import fork_safety
@@ -256,6 +256,9 @@ def complete(declaration: type[Operator]) -> None:
     for part in ("compose",) if issubclass(declaration, Composite) else parts:
         if getattr(declaration, part) is getattr(Composite if part == "compose" else Operator, part):
             raise TypeError(f"{declaration.name} has no method {part!r}, which every operator needs")
+    methods = (getattr(declaration, "scalar", None), declaration.evaluate)
+    if methods == (Elementwise.scalar, Elementwise.evaluate):
+        raise TypeError(f"{declaration.name} has neither a method 'scalar' nor 'evaluate', of which it needs one")
     schemas_of(declaration)
 
 

@@ -282,9 +282,9 @@ def test_what_cannot_be_compiled_is_refused(function: Any, text: str) -> None:
         custom.compiled(function)(e.operand(0, custom.DType.DOUBLE))
 
 
-def test_without_numba_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_numba_cannot_be_imported_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "numba", None)
-    with pytest.raises(ImportError, match=r"pip install jitonnx\[numba\]"):
+    with pytest.raises(ImportError, match=r"needs Numba, .*pip install --upgrade numba"):
         custom.compiled(throws)
 
 

@@ -453,7 +453,10 @@ def evaluate(root: Expr, arrays: Sequence[np.ndarray], shape: Sequence[int] = ()
         elif node.op == "within":
             values[node] = np.minimum(np.fmax(*arguments[:2]), arguments[2])
         elif node.op == "call":
-            raise TypeError(f"{node.value.name} is compiled for kernels alone: NumPy cannot call it")
+            raise TypeError(
+                f"{node.value.name} is compiled for kernels alone, and NumPy cannot call it: "
+                "its operator needs a method 'evaluate'"
+            )
         else:
             values[node] = (UNARY if len(arguments) == 1 else BINARY)[node.op](*arguments)
     return values[root].astype(root.dtype.numpy, copy=False)
@@ -462,6 +465,33 @@ def evaluate(root: Expr, arrays: Sequence[np.ndarray], shape: Sequence[int] = ()
 def _computed(dtype: DType) -> np.dtype[Any]:
     """The type in which elements of `dtype` are computed with."""
     return np.dtype(np.float32) if dtype.is_float and dtype.itemsize < 4 else dtype.numpy
+
+
+def rows(root: Expr) -> list[tuple[Any, ...]]:
+    """`root` as plain data: each expression below it once, root last, its arguments by their numbers."""
+    numbers: dict[Expr, int] = {}
+    for node in children_first(root):
+        numbers[node] = len(numbers)
+    return [
+        (node.op, [numbers[a] for a in node.arguments], int(node.dtype), _plain_value(node.value)) for node in numbers
+    ]
+
+
+def _plain_value(value: Any) -> Any:
+    if isinstance(value, LinkedFunction):
+        return value.name, [int(dtype) for dtype in value.arguments], int(value.result), value.ir
+    return value
+
+
+def from_rows(given: Sequence[tuple[Any, ...]]) -> Expr:
+    """The expression that `rows` made these of."""
+    made: list[Expr] = []
+    for op, arguments, dtype, value in given:
+        if op == "call":
+            name, types, result, ir = value
+            value = LinkedFunction(name, tuple(map(DType, types)), DType(result), ir)
+        made.append(_make(op, tuple(made[number] for number in arguments), DType(dtype), value))
+    return made[-1]
 
 
 def text(root: Expr) -> str:
