@@ -19,7 +19,7 @@ from jitonnx.engine.interpreter import evaluate
 from jitonnx.ir.dtypes import of_numpy
 from jitonnx.model import load
 from jitonnx.passes import optimize
-from tests.models.node_tests import node_tests
+from tests.models.node_tests import ALIGNED, by_onnxruntime, node_tests
 
 DRAWN = "test_bernoulli"
 """What these tests' names begin with: their expected values were drawn at random, as an example (so ONNX's comment)."""
@@ -50,7 +50,7 @@ def test_node(name: str) -> None:
     data = test.model.SerializeToString()
     graph, rewritten, session = load(data).graph, load(data).graph, InferenceSession(data)
     optimize(rewritten, verify_fully=True)
-    for inputs, outputs in test.data_sets:
+    for inputs, outputs in by_onnxruntime(test) if name in ALIGNED else test.data_sets:
         feeds = dict(zip((value.name for value in test.model.graph.input), values(inputs), strict=False))
         if name.startswith(DRAWN):
             for results in (evaluate(graph, feeds), evaluate(rewritten, feeds), session.run(None, feeds)):
