@@ -97,6 +97,8 @@ class Settings:
     compile: CompileMode = CompileMode.BEFORE
     denormals_as_zero: bool = False
     """Whether kernels take denormal numbers for zeros, in what they read and what they give."""
+    on_host: frozenset[str] = frozenset()
+    """Names of the model's nodes that get no kernels, to find the one that is wrong (`jitonnx.tools.debug`)."""
 
 
 def with_less(settings: Settings, error: Exception, doing: str) -> Settings:
@@ -590,7 +592,7 @@ class Engine(ModelEngine):
 
     def _prepare(self) -> None:
         """Plan the graph and compile it."""
-        refused: dict[str, str] = {}
+        refused = dict.fromkeys(self.settings.on_host, "it is to be evaluated on NumPy")
         while True:
             planned = plan_schedule(self.graph, self.target, self.settings.choices, refused)
             for plan in planned.plans():

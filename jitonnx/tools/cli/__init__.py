@@ -8,9 +8,23 @@ import sys
 import warnings
 from collections.abc import Sequence
 
-from jitonnx.tools.cli import bench, cache, check, compile, demo, diff, exec, explain, info, optimize, profile, run
+from jitonnx.tools.cli import (
+    bench,
+    cache,
+    check,
+    compile,
+    debug,
+    demo,
+    diff,
+    exec,
+    explain,
+    info,
+    optimize,
+    profile,
+    run,
+)
 
-COMMANDS = (demo, run, info, check, diff, compile, optimize, explain, bench, profile, exec, cache)
+COMMANDS = (demo, run, info, check, diff, compile, optimize, explain, debug, bench, profile, exec, cache)
 """Modules with `add(subparsers)`, which sets the function to call as `command`; it may give an exit status."""
 
 
