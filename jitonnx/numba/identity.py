@@ -135,7 +135,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 def _name(value: Any) -> str:
     """Where a function, class or universal function of a package of known version is found."""
     module = getattr(value, "__module__", None) or ("numpy" if isinstance(value, np.ufunc) else "")
-    name: str = getattr(value, "__qualname__", None) or getattr(value, "__name__", "")
+    name = str(getattr(value, "__qualname__", None) or getattr(value, "__name__", ""))
     if module.partition(".")[0] in _VERSIONED and getattr(sys.modules.get(module), name, None) is value:
         return f"{module}.{name}"
     raise Unknown(f"{value!r}")
