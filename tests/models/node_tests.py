@@ -10,7 +10,7 @@ from onnx.backend.test.loader import load_model_tests
 
 ALIGNED = {f"test_resize_downsample_scales_{mode}_align_corners" for mode in ("cubic", "linear")}
 """The reference that made what these store takes 0.6 * 4 = 2.4 for the length of a result of two elements, so that its
-last corner is not aligned; by onnxruntime it is, as ONNX's text has it: "length_resized: length of the resized tensor"."""
+last corner is not aligned; by onnxruntime it is, as by ONNX's text ("length_resized: length of the resized tensor")."""
 
 
 def by_onnxruntime(test: Any) -> list[tuple[list[Any], list[Any]]]:
