@@ -148,8 +148,15 @@ def _taken(part: str) -> bool:
         if part not in _images:
             found = find_linked(KernelCache(), PARTS[part].symbols, _version(part))
             if found is not None:
-                _images[part] = found
+                _keep(part, found)
         return part in _images
+
+
+def _keep(part: str, found: Mapping[str, int]) -> None:
+    """Have a part for as long as the process lives: at its end Python takes modules apart while daemon threads are in
+    this code, so a reference is never given back."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(found))
+    _images[part] = found
 
 
 @fork_safety.once
@@ -191,9 +198,8 @@ def image(part: str) -> Mapping[str, int]:
         with _making:
             if part not in _images:
                 cache = KernelCache()
-                _images[part] = load_linked(
-                    cache, PARTS[part].symbols, lambda: driver_code(cache, [part]).objects, _version(part)
-                )
+                version, symbols = _version(part), PARTS[part].symbols
+                _keep(part, load_linked(cache, symbols, lambda: driver_code(cache, [part]).objects, version))
     return _images[part]
 
 
@@ -203,7 +209,7 @@ def adopt(found: Mapping[str, int], digest: str) -> None:
         with _making:
             for name, part in PARTS.items():
                 if name not in _images and all(symbol in found for symbol in part.symbols):
-                    _images[name] = found
+                    _keep(name, found)
 
 
 def driver_code(cache: KernelCache, parts: Iterable[str]) -> DriverCode:
