@@ -144,11 +144,11 @@ class _Link:
         if epilogue is not None:
             skipped = len(self.call.buffers)
             strides = self.call.stage_sizes[epilogue.first_size - self.call.spec.size_count :]
-            for number, moves in enumerate(epilogue.rows):
+            for operand, moves in enumerate(epilogue.rows):
                 if moves:
-                    place = epilogue.first_buffer + number - skipped
+                    place = epilogue.first_buffer + operand - skipped
                     first, count = made.first * self.out_width, made.rows * self.out_width
-                    tensors[place] = flat_rows(tensors[place], first, count, strides[2 * number + 1])
+                    tensors[place] = flat_rows(tensors[place], first, count, strides[2 * operand + 1])
         return replace(
             self.call,
             buffers=buffers,

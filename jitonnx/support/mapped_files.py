@@ -21,9 +21,11 @@ import numpy as np
 from jitonnx.errors import Fail
 
 READ_BYTES = 1 << 20
-"""Files of so many bytes are read: that takes 0.2 ms, a hundredth of the shortest start."""
+"""Files of so many bytes are read: that takes 0.3 ms, a hundredth of the shortest start."""
 COPIED_BYTES = 16 << 20
-"""Weights that runs read where they lie are copied up to so many bytes of a plan: 3 to 5 ms of a start."""
+"""Weights that runs read where they lie are copied up to so many bytes of a plan: 0.4 ms of a start for each MB, most
+of it for new pages."""
+_HUGE_PAGE = 2 << 20
 
 
 class FileChangedError(Fail):
@@ -120,11 +122,19 @@ def _state(number: int) -> tuple[int, int]:
 
 def _read(number: int, size: int, begin: int = 0) -> memoryview:
     """So many bytes of a file, fewer where it ends, in memory that begins at a page, as that of a mapped file does."""
-    content = memoryview(mmap.mmap(-1, size) if size else b"")
+    content = memoryview(_pages(size) if size else b"")
     at = 0
     while at < size and (count := os.preadv(number, [content[at:]], begin + at)):
         at += count
     return content[:at]
+
+
+def _pages(size: int) -> mmap.mmap:
+    """Memory of this process alone, in huge pages where they fill: half the time that small ones take."""
+    pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if size >= _HUGE_PAGE and hasattr(mmap, "MADV_HUGEPAGE"):
+        pages.madvise(mmap.MADV_HUGEPAGE)
+    return pages
 
 
 def _owner(view: Any) -> object:

@@ -91,6 +91,7 @@ def test_threads_take_a_part_of_the_driver_once(monkeypatch: pytest.MonkeyPatch)
         return taken[-1]
 
     monkeypatch.setattr(driver, "_images", {})
+    monkeypatch.setattr(driver, "_begun", set())  # an earlier test may have had it compiled in the background
     monkeypatch.setattr(driver, "find_linked", found)
     with driver._making:
         threads = [threading.Thread(target=driver.make_ahead, args=(["chains"],)) for _ in range(8)]

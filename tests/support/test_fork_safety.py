@@ -137,7 +137,7 @@ def work(over):
 with beside(work):
     assert max(forked(lambda: True) for _ in range(10)) < 5
 """
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     done = subprocess.run([sys.executable, "-c", source], cwd=root, timeout=200, check=False)
     assert done.returncode == 0
 
