@@ -20,6 +20,7 @@ from jitonnx.api.targets import in_place
 from jitonnx.engine.lent import Lent
 from jitonnx.engine.resized import Resized
 from jitonnx.plan import size_program
+from jitonnx.runtime import driver
 from tests.session.models import INT64, model, node, tensor
 
 WARM = 8
@@ -41,6 +42,7 @@ class Counter:
 
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter]:
+    driver.image("chains")  # else it is compiled beside the first runs, which Python does meanwhile
     counter, run, read = Counter(), Resized.run, Runs._read
 
     def native(resized: Resized, arrays: list[Any]) -> bool:
