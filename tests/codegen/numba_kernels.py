@@ -12,7 +12,7 @@ from jitonnx.codegen.build import kernel_of
 from jitonnx.codegen.code import code_of
 from jitonnx.codegen.numba import evaluating
 from jitonnx.codegen.numba.compiling import module_of
-from jitonnx.codegen.numba.kernel import Source
+from jitonnx.codegen.numba.source import Source
 from jitonnx.codegen.numba.sources import write
 from jitonnx.ir.dtypes import of_numpy
 from jitonnx.plan.calls import KernelCall

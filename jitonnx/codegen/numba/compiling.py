@@ -7,6 +7,7 @@ kernels: done here, they would be for the CPU that happens to be here.
 from __future__ import annotations
 
 import functools
+import math
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,19 +17,22 @@ from typing import Any
 import llvmlite.binding as llvm
 import numba
 import numpy as np
-from numba.core import cgutils, config, types
+from numba.core import config as numba_config
+from numba.core import types as numba_types
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.errors import NumbaError, NumbaPerformanceWarning
 from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
 from jitonnx.codegen.numba import scalars
-from jitonnx.codegen.numba.kernel import Source
+from jitonnx.codegen.numba.source import Source
 from jitonnx.emit.module import triple_of
 from jitonnx.ir.computation.linked import SYMBOL
 from jitonnx.numba.modules import c_function
 from jitonnx.target.machine import Target
 
+config: Any = numba_config
+types: Any = numba_types
 _SIGNATURE = types.void(
     types.CPointer(types.CPointer(types.uint8)), types.CPointer(types.int64), types.int64, types.int64, types.voidptr
 )
@@ -45,7 +49,7 @@ def _elements(kind: str) -> Any:
     def elements(context: Any, pointer: Any, further: Any) -> Any:
         def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             pointer, further = arguments
-            moved = cgutils.gep(builder, pointer, builder.mul(further, further.type(itemsize)))
+            moved = builder.gep(pointer, [builder.mul(further, further.type(itemsize))])
             return builder.bitcast(moved, context.get_value_type(element))
 
         return element(pointer, types.int64), emit
@@ -56,7 +60,7 @@ def _elements(kind: str) -> Any:
 @functools.cache
 def _scalars() -> dict[str, Any]:
     """The functions of `scalars`, each compiled where it is called."""
-    namespace: dict[str, Any] = {"np": np, "math": scalars.math}
+    namespace: dict[str, Any] = {"np": np, "math": math}
     for name, function in vars(scalars).items():
         if isinstance(function, FunctionType):
             own = FunctionType(function.__code__, namespace, name)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from jitonnx.codegen.numba import scalars
-from jitonnx.codegen.numba.kernel import Source
+from jitonnx.codegen.numba.source import Source
 
 
 def function(source: Source) -> Callable[..., Any]:

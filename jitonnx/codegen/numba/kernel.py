@@ -13,28 +13,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from jitonnx.codegen.numba.expression import loaded, memory_kind, stored, write_expressions
+from jitonnx.codegen.numba.source import Source
 from jitonnx.codegen.numba.writing import Amount, Uncovered, Writer, identifier, plus, times
 from jitonnx.ir.computation import expressions as e
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.dtypes import COMPILED, DType
 from jitonnx.plan.calls import KernelCall, Stage
 from jitonnx.plan.tensor import StridedTensor
-from jitonnx.support.records import dataclass
-
-
-@dataclass(frozen=True)
-class Source:
-    """A function in Python's text, and where its arguments come from when it is called as a kernel."""
-
-    name: str
-    text: str
-    buffers: tuple[tuple[int, str, int], ...]
-    """Of each operand: its place among the call's buffers, its NumPy type in memory, and how many elements the first
-    one that is touched lies in front of where the buffer's pointer is."""
-    sizes: tuple[int, ...]
-    """The places of sizes among the call's."""
-    has_tasks: bool
-    """Whether it is told which tasks to do; else it does all, which are one."""
 
 
 class KernelWriter:
@@ -46,6 +31,7 @@ class KernelWriter:
 
     def __init__(self, call: KernelCall, named: bool, operators: Mapping[str, str]) -> None:
         self.call, self.code = call, Writer(_HELPERS)
+        self.spec: Any = call.spec
         self._named, self._operators = named, operators
         self._pointers: dict[int, tuple[str, str, int]] = {}
         self._sizes: dict[DimLike | str, tuple[str, int]] = {}
@@ -169,7 +155,7 @@ class KernelWriter:
     def _docstring(self, what: str, places: list[int]) -> list[str]:
         """The nodes, what is computed, and how each operand lies."""
         nodes = [f"{self._operators.get(name, 'node')} {name!r}" for name in self.call.origin] or [self.call.label]
-        lines = textwrap.wrap(f"{', '.join(nodes)}: {what}.", 110) + [""]
+        lines = [*textwrap.wrap(f"{', '.join(nodes)}: {what}.", 110), ""]
         written = self.call.buffers.results()
         for place in places:
             argument, _, below = self._pointers[place]

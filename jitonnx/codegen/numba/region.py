@@ -21,8 +21,7 @@ _AXES = "ijklmnopqr"
 
 def write_region(kernel: KernelWriter) -> str:
     """Write a region's body; a line that says what it computes."""
-    spec, code = kernel.call.spec, kernel.code
-    assert isinstance(spec, RegionSpec)
+    spec, code = kernel.spec, kernel.code
     loops = [code.fresh(_AXES[loop] if loop < len(_AXES) else f"i{loop}") for loop in range(spec.rank)]
     with _rows(kernel, loops) as (place, first, last):
         bases: dict[int, Amount] = {}
@@ -44,7 +43,7 @@ def write_region(kernel: KernelWriter) -> str:
 
 def _steps(kernel: KernelWriter) -> list[Amount]:
     """How far apart the elements of each operand are along the innermost loop."""
-    rank = kernel.call.spec.rank  # type: ignore[attr-defined]
+    rank = kernel.spec.rank
     return list(kernel.sizes.strides[rank - 1 :: rank])
 
 
@@ -91,10 +90,11 @@ def _rows(kernel: KernelWriter, loops: list[str]) -> Iterator[tuple[list[Amount]
 
 def _settled(kernel: KernelWriter) -> Any:
     """The sizes. How rows are cut into pieces depends on their length alone: where that is known, so is this."""
-    spec, size = kernel.call.spec, kernel.sizes
+    spec, size = kernel.spec, kernel.sizes
     if kernel.fixed or not isinstance(size.extents[-1], int):
         return size
-    given = type(kernel.call.sizes)(extents=[1] * (spec.rank - 1) + [size.extents[-1]], strides=[0] * len(size.strides))
+    extents = [1] * (spec.rank - 1) + [size.extents[-1]]
+    given = type(kernel.call.sizes).make([*extents, *[0] * len(size.strides)])
     like = spec.complete(given)
     known = size.named() | {name: getattr(like, name) for name in ("rows_each", "columns_each", "pieces")}
     if spec.rank == 2:
@@ -115,8 +115,7 @@ def _row_place(kernel: KernelWriter, stack: ExitStack, loops: list[str], first: 
 
 def _element(kernel: KernelWriter, place: list[Amount], bases: dict[int, Amount]) -> None:
     """Read, compute and store one element of each operand."""
-    spec, code = kernel.call.spec, kernel.code
-    assert isinstance(spec, RegionSpec)
+    spec, code = kernel.spec, kernel.code
     steps = _steps(kernel)
 
     def where(number: int) -> Amount:
