@@ -10,8 +10,14 @@ import pytest
 from jitonnx.ir.computation import expressions as e
 from jitonnx.ir.dtypes import DType
 from jitonnx.kernels.normalization.spec import (
+    GroupApplyBuffers,
+    GroupApplySizes,
+    GroupApplySpec,
     GroupNormSizes,
     GroupNormSpec,
+    GroupStatisticsBuffers,
+    GroupStatisticsSizes,
+    GroupStatisticsSpec,
     LayerNormBuffers,
     LayerNormSizes,
     LayerNormSpec,
@@ -21,6 +27,7 @@ from jitonnx.kernels.normalization.spec import (
 from jitonnx.kernels.parts.layouts import KeptAxis, UnaryBuffers
 from jitonnx.kernels.reduction.spec import ARG_KINDS, FLOAT_KINDS, KINDS, ReductionSizes, ReductionSpec
 from jitonnx.kernels.softmax.spec import SoftmaxSpec
+from jitonnx.kernels.transpose.spec import TransposeBuffers, TransposeGiven, TransposeSpec
 from jitonnx.plan.calls import KernelCall, Stage
 from tests.codegen.numba_kernels import results, run, tensor
 
@@ -148,3 +155,47 @@ def test_groups_of_channels(groups: int, outside: bool) -> None:
         run(call, [x, scale, bias, y], list(map(int, sizes)), way)
         found[way] = y.copy()
         np.testing.assert_allclose(found[way], found["llvm"], 2e-5, 2e-5, err_msg=way)
+
+
+@pytest.mark.parametrize(("pixels", "channels", "groups"), [(700, 48, 4), (5, 6, 6)])
+def test_groups_of_channels_in_two_steps(pixels: int, channels: int, groups: int) -> None:
+    """Images whose channels lie side by side, in blocks of pixels."""
+    shape = (2, pixels, channels)
+    x, scale, bias = numbers(shape, "float32"), numbers((channels,), "float32"), numbers((channels,), "float32")
+    y = np.zeros_like(x)
+    given = {"images": 2, "pixels": pixels, "channels": channels, "x_image": pixels * channels, "x_pixel": channels}
+    sums = GroupStatisticsSpec()
+    blocks = sums.blocks(GroupStatisticsSizes(**given))
+    partial = np.zeros((2, blocks, 2, channels), np.float32)
+    first = KernelCall(
+        sums, GroupStatisticsBuffers(x=tensor(x), partial=tensor(partial)), GroupStatisticsSizes(**given)
+    )
+    more = {"groups": groups, "y_image": pixels * channels, "y_pixel": channels, "epsilon_bits": float_bits(1e-5)}
+    buffers = dict(zip(("x", "partial", "scale", "bias", "y"), map(tensor, (x, partial, scale, bias, y)), strict=True))
+    second = KernelCall(GroupApplySpec(), GroupApplyBuffers(**buffers), GroupApplySizes(**given, **more))
+    found = {}
+    for way in ("llvm", "numba", *(["python"] if pixels < 10 else [])):
+        y[...] = partial[...] = 0
+        run(first, [x, partial], list(map(int, first.sizes)), way)
+        run(second, [x, partial, scale, bias, y], list(map(int, second.sizes)), way)
+        found[way] = y.copy()
+        np.testing.assert_allclose(found[way], found["llvm"], 2e-5, 2e-5, err_msg=way)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes"), [((3, 40, 50), (0, 2, 1)), ((200, 300), (1, 0)), ((7,), (0,)), ((0, 3), (1, 0))]
+)
+def test_copies(shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
+    for dtype in (np.float32, np.float16, np.bool_):
+        source = np.random.default_rng(0).integers(0, 100, shape).astype(dtype).transpose(axes)[::-1]
+        target = np.zeros(source.shape, dtype)
+        sizes = TransposeGiven(
+            extents=source.shape,
+            sources=[stride // source.itemsize for stride in source.strides],
+            targets=[stride // target.itemsize for stride in target.strides],
+        )
+        spec = TransposeSpec(source.itemsize)
+        call = KernelCall(spec, TransposeBuffers(source=tensor(source), target=tensor(target)), sizes)
+        ways = ("llvm", "numba", "python") if source.size < 100 else ("llvm", "numba")
+        for way, (got,) in results(call, [source], [target], ways=ways).items():
+            np.testing.assert_array_equal(got, source, err_msg=way)

@@ -15,7 +15,6 @@ import numpy as np
 from jitonnx.codegen.numba.kernel import KernelWriter
 from jitonnx.codegen.numba.writing import (
     Amount,
-    Uncovered,
     Writer,
     brackets,
     least,
@@ -25,6 +24,7 @@ from jitonnx.codegen.numba.writing import (
     split,
     times,
 )
+from jitonnx.kernels.normalization.spec import BLOCKS
 from jitonnx.kernels.parts.sharing import TASK_ELEMENTS
 from jitonnx.kernels.reduction.spec import COLUMNS as REDUCED_COLUMNS
 from jitonnx.kernels.softmax.spec import COLUMNS as SOFTMAX_COLUMNS
@@ -285,7 +285,10 @@ def write_normalization(kernel: KernelWriter) -> str:
         return _write_layer_norm(kernel)
     if name == "GroupNormSpec":
         return _write_group_norm(kernel)
-    raise Uncovered("a normalisation of channels-last images, which is done in two steps")
+    (_write_group_statistics if name == "GroupStatisticsSpec" else _write_group_apply)(kernel)
+    return "group normalisation, channels last: " + (
+        "the blocks' sums" if name == "GroupStatisticsSpec" else "the rest"
+    )
 
 
 def _epsilon(kernel: KernelWriter, element: str) -> str:
@@ -347,11 +350,104 @@ def _statistics(kernel: KernelWriter, part: _Slice, rms: bool) -> tuple[str | No
         return f"{name} * {name}"
 
     squares = part.summed("squares", square)
-    epsilon = _epsilon(kernel, part.element)
-    variance = f"{squares} / {count}"
-    outside = getattr(kernel.spec, "outside", False)
-    deviation = f"(np.sqrt({variance}) + {epsilon})" if outside else f"np.sqrt({variance} + {epsilon})"
+    deviation = _deviation(kernel, f"{squares} / {count}", part.element)
     return mean, code.named("factor", f"{part.number(1.0)} / {deviation}")
+
+
+def _deviation(kernel: KernelWriter, variance: str, element: str) -> str:
+    epsilon = _epsilon(kernel, element)
+    if getattr(kernel.spec, "outside", False):
+        return f"(np.sqrt({variance}) + {epsilon})"
+    return f"np.sqrt({variance} + {epsilon})"
+
+
+@contextmanager
+def _pixel_blocks(kernel: KernelWriter) -> Iterator[tuple[str, Amount, Amount, Amount, Amount, Amount]]:
+    """A loop over tasks, blocks of an image's pixels: the task, the image, the first pixel and the one behind the last;
+    pixels of a block, and blocks of an image (`GroupStatisticsSpec.blocks`)."""
+    size, code = kernel.sizes, kernel.code
+    wanted = least(BLOCKS, most(1, _divided(times(size.pixels, size.channels), TASK_ELEMENTS)))
+    each = _place(code, "block_pixels", quotient_up(size.pixels, _place(code, "wanted", wanted)))
+    blocks = _place(code, "blocks", quotient_up(size.pixels, each))
+    task = code.fresh("task")
+    one = kernel.tasks is not None and kernel.tasks <= 1
+    with code.block(f"for {task} in range(1):" if one else f"for {task} in range(begin, end):"):
+        image, block = split(code, task, [("image", 0), ("block", blocks)])
+        first = _place(code, "first_pixel", times(block, each))
+        yield task, image, first, _place(code, "stop_pixel", least(plus(first, each), size.pixels)), each, blocks
+
+
+def _write_group_statistics(kernel: KernelWriter) -> None:
+    """Each channel's mean over a block of pixels, and the sum of squared differences from it."""
+    spec, size, code = kernel.spec, kernel.sizes, kernel.code
+    with _pixel_blocks(kernel) as (task, image, first, stop, _, _):
+        at_mean = _place(code, "at_mean", times(times(task, 2), size.channels))
+        at_squares = _place(code, "at_squares", plus(at_mean, size.channels))
+        channel, pixel = code.fresh("channel"), code.fresh("pixel")
+        over = f"for {channel} in range({size.channels}):"
+
+        def added(where: Amount, mean: Amount | None) -> None:
+            with code.block(over):
+                kernel.store(1, plus(where, channel), f"np.{spec.element}(0.0)")
+            with code.block(f"for {pixel} in range({first}, {stop}):"), code.block(over):
+                at = plus(times(image, size.x_image), times(pixel, size.x_pixel), channel)
+                x = kernel.stage(kernel.call.prologue, kernel.load(0, at), image, pixel, channel)
+                if mean is not None:
+                    d = code.fresh("d")
+                    code.line(f"{d} = {brackets(x)} - {kernel.load(1, plus(mean, channel))}")
+                    x = f"{d} * {d}"
+                kernel.store(1, plus(where, channel), f"{kernel.load(1, plus(where, channel))} + {brackets(x)}")
+
+        added(at_mean, None)
+        with code.block(over):
+            count = f"np.{spec.element}({plus(stop, f'-{first}') if isinstance(first, str) else plus(stop, -first)})"
+            kernel.store(1, plus(at_mean, channel), f"{kernel.load(1, plus(at_mean, channel))} / {count}")
+        added(at_squares, at_mean)
+
+
+def _write_group_apply(kernel: KernelWriter) -> None:
+    """Means and variances of groups from those of channels and blocks; then a block's pixels."""
+    spec, size, code = kernel.spec, kernel.sizes, kernel.code
+    channels, kind = _place(code, "channels_each", _divided(size.channels, size.groups)), f"np.{spec.element}"
+    with _pixel_blocks(kernel) as (_, image, first, stop, each, blocks):
+        group, block, channel, pixel = (code.fresh(name) for name in ("group", "part", "channel", "pixel"))
+        with code.block(f"for {group} in range({size.groups}):"):
+            low = _place(code, "first_channel", times(group, channels))
+            high = _place(code, "stop_channel", plus(low, channels))
+            count = f"{kind}({times(size.pixels, channels)})"
+            total, squares = code.fresh("total"), code.fresh("squares")
+
+            def over_blocks(line: Callable[[str, str, str], str]) -> None:
+                with code.block(f"for {block} in range({blocks}):"):
+                    pixels = least(each, plus(size.pixels, f"-{brackets(str(times(block, each)))}"))
+                    held = code.named("held", f"{kind}({pixels})")
+                    at = times(times(plus(times(image, blocks), block), 2), size.channels)
+                    at = _place(code, "at_mean", at)
+                    with code.block(f"for {channel} in range({low}, {high}):"):
+                        mean = kernel.load(1, plus(at, channel))
+                        code.line(line(held, mean, kernel.load(1, plus(at, size.channels, channel))))
+
+            code.line(f"{total} = {kind}(0.0)")
+            over_blocks(lambda held, mean, _: f"{total} += {held} * {mean}")
+            middle = code.fresh("mean")
+            code.line(f"{middle} = {total} / {count}")
+            code.line(f"{squares} = {kind}(0.0)")
+            over_blocks(
+                lambda held, mean, own: f"{squares} += {own} + {held} * ({mean} - {middle}) * ({mean} - {middle})"
+            )
+            factor = code.fresh("factor")
+            code.line(f"{factor} = {kind}(1.0) / {_deviation(kernel, f'{squares} / {count}', spec.element)}")
+            over = code.block(f"for {channel} in range({low}, {high}):")
+            with code.block(f"for {pixel} in range({first}, {stop}):"), over:
+                at_x = plus(times(image, size.x_image), times(pixel, size.x_pixel), channel)
+                at_y = plus(times(image, size.y_image), times(pixel, size.y_pixel), channel)
+                x = kernel.stage(kernel.call.prologue, kernel.load(0, at_x), image, pixel, channel)
+                scaled = f"{_difference(x, middle)} * {factor}"
+                if spec.scale:
+                    scaled += f" * {brackets(kernel.load(2, channel))}"
+                if spec.bias:
+                    scaled += f" + {brackets(kernel.load(3, channel))}"
+                kernel.store(4, at_y, kernel.stage(kernel.call.epilogue, scaled, image, pixel, channel))
 
 
 def _write_group_norm(kernel: KernelWriter) -> str:

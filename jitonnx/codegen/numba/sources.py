@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from types import FunctionType
 
 from jitonnx.codegen.numba import scalars
+from jitonnx.codegen.numba.copies import write_copy
 from jitonnx.codegen.numba.kernel import KernelWriter
 from jitonnx.codegen.numba.region import write_region
 from jitonnx.codegen.numba.rows import write_normalization, write_reduction, write_softmax
@@ -22,6 +23,7 @@ WRITERS: dict[str, Callable[[KernelWriter], str]] = {
     "reduction": write_reduction,
     "softmax": write_softmax,
     "normalization": write_normalization,
+    "transpose": write_copy,
 }
 """What writes the calls of a family of kernels: it gives a line that says what is computed."""
 
@@ -37,6 +39,8 @@ def write(call: KernelCall, *, named: bool = True, operators: Mapping[str, str] 
     Raises: Uncovered with what has no source.
     """
     kernel = KernelWriter(call, named, operators or {})
+    if kernel.tasks == 0:
+        return kernel.finish("nothing, as it has no elements")
     return kernel.finish(WRITERS[call.spec.family](kernel))
 
 
