@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib.util import find_spec
 
 from jitonnx.api.entries import (
@@ -49,6 +50,11 @@ def _codegen(options: SessionOptions) -> str:
     if text == NUMBA and find_spec("numba") is None:
         raise InvalidArgument(
             f"the session configuration entry {CODEGEN} is 'numba', which is missing: pip install numba"
+        )
+    if text == NUMBA and os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
+        raise InvalidArgument(
+            f"the session configuration entry {CODEGEN} is 'numba', which NUMBA_DISABLE_JIT forbids: unset that "
+            "variable, or run what `jitonnx explain MODEL --numba` prints, which is plain Python"
         )
     return text
 

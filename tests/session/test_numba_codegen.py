@@ -118,6 +118,30 @@ def test_what_cannot_be_chosen() -> None:
         session(made(NODES, [2, 33, 70]), "gcc")
 
 
+def test_numba_that_may_not_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
+    with pytest.raises(InvalidArgument, match="NUMBA_DISABLE_JIT"):
+        session(made(NODES, [2, 33, 70]))
+
+
+def test_what_numba_fails_to_compile_is_emitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a warning: it is a defect."""
+    from jitonnx.codegen.numba import compiling
+
+    def fail(*_: object) -> None:
+        raise TypeError("no such luck")
+
+    monkeypatch.setattr(compiling, "module_of", fail)
+    monkeypatch.setenv("JITONNX_STRICT", "0")
+    nodes = [helper.make_node("Cos", ["x"], ["c"], "cos"), helper.make_node("Mul", ["c", "x"], ["y"], "mul")]
+    x = np.ones((2, 3), np.float32)
+    with pytest.warns(match="Numba kernel of cos, mul"):
+        opened = session(made(nodes, [2, 3]), keep_model="0")
+    np.testing.assert_allclose(opened.run(None, {"x": x})[0], np.cos(x), 1e-6)
+    (kernel,) = explain(opened, {"x": (2, 3)}).kernels
+    assert "emitted as LLVM IR, as Numba failed to compile it" in kernel.notes
+
+
 def test_the_command_prints_sources(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(made(NODES, [2, 33, 70]))

@@ -25,7 +25,7 @@ def write_copy(kernel: KernelWriter) -> str:
     extent, source, target = axes[-1]
     with ExitStack() as stack:
         place: list[Amount] = []
-        names = [code.fresh(name) for name in "ijklmnop"[: len(axes)]]
+        names = "ijklmnop"[: len(axes)]
         first: Amount = 0
         last: Amount = extent
         if rows == 1:
@@ -44,7 +44,7 @@ def write_copy(kernel: KernelWriter) -> str:
         )
         at_source = code.named("at_source", at_source) if isinstance(at_source, str) else at_source
         at_target = code.named("at_target", at_target) if isinstance(at_target, str) else at_target
-        inner = names[-1]
+        inner = code.fresh(names[-1])
         with code.block(f"for {inner} in range({first}, {last}):"):
             to = kernel.element(1, plus(at_target, times(inner, target)))
             code.line(f"{to} = {kernel.element(0, plus(at_source, times(inner, source)))}")

@@ -22,7 +22,7 @@ _AXES = "ijklmnopqr"
 def write_region(kernel: KernelWriter) -> str:
     """Write a region's body; a line that says what it computes."""
     spec, code = kernel.spec, kernel.code
-    loops = [code.fresh(_AXES[loop] if loop < len(_AXES) else f"i{loop}") for loop in range(spec.rank)]
+    loops = [_AXES[loop] if loop < len(_AXES) else f"i{loop}" for loop in range(spec.rank)]
     with _rows(kernel, loops) as (place, first, last):
         bases: dict[int, Amount] = {}
         for number in range(len(kernel.call.tensors)):
@@ -33,10 +33,9 @@ def write_region(kernel: KernelWriter) -> str:
         for number, base in bases.items():  # what a row has once is read once
             if number < len(spec.inputs) and not _steps(kernel)[number]:
                 code.named(kernel.value_name(number), kernel.load(number, base, spec.inputs[number][0]))
-        with code.block(
-            f"for {loops[-1]} in range({first}, {last}):" if first else f"for {loops[-1]} in range({last}):"
-        ):
-            _element(kernel, [*place, loops[-1]], bases)
+        inner = code.fresh(loops[-1])
+        with code.block(f"for {inner} in range({first}, {last}):" if first else f"for {inner} in range({last}):"):
+            _element(kernel, [*place, inner], bases)
     operations = [node.op for root in spec.exprs for node in e.children_first(root) if node.arguments]
     return ", ".join(dict.fromkeys(operations)) or "the elements as they are, elsewhere"
 
@@ -66,7 +65,7 @@ def _rows(kernel: KernelWriter, loops: list[str]) -> Iterator[tuple[list[Amount]
     with ExitStack() as stack:
         if kernel.tasks is not None and kernel.tasks <= 1:
             place: list[Amount] = []
-            for loop, extent in zip(loops[:-1], extents[:-1], strict=True):
+            for loop, extent in zip(map(code.fresh, loops[:-1]), extents[:-1], strict=True):
                 stack.enter_context(code.block(f"for {loop} in range({extent}):"))
                 place.append(loop)
             yield place, 0, columns
@@ -108,7 +107,7 @@ def _row_place(kernel: KernelWriter, stack: ExitStack, loops: list[str], first: 
     if not loops[:-1]:
         stack.enter_context(code.block(f"for _ in range({first}, {last}):"))
         return []
-    row = loops[0] if len(loops) == 2 else code.fresh("row")
+    row = code.fresh(loops[0] if len(loops) == 2 else "row")
     stack.enter_context(code.block(f"for {row} in range({first}, {last}):"))
     return [row] if len(loops) == 2 else split(code, row, list(zip(loops[:-1], extents, strict=True)))
 
