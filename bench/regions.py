@@ -4,8 +4,8 @@
 
 FOLDER: what `python -m bench.zoo.materialize` wrote. A row of a Markdown table for each model: its kernel calls, those
 of regions and how many of these Numba compiles; the largest difference of outputs over the largest element; CPU time of
-a first start of both ways with empty caches; and the time of the regions' kernels in a run on one thread, medians in
-turns. Below, what has no Numba kernel.
+a start by LLVM with an empty cache, and of one by Numba behind it, which finds the library's kernels there; and the time
+of the regions' kernels in a run on one thread, medians in turns. Below, what has no Numba kernel.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def main() -> None:
     if len(paths) == 1:
         measure(paths[0])
         return
-    print("| model | kernels | regions | by Numba | difference | start LLVM s | start Numba s | LLVM ms | Numba ms |")
+    print("| model | kernels | regions | by Numba | difference | start LLVM s | then Numba s | LLVM ms | Numba ms |")
     print("|---|---|---|---|---|---|---|---|---|", flush=True)
     for path in paths:  # each in a process of its own, with an empty cache
         with tempfile.TemporaryDirectory() as folder:

@@ -54,6 +54,11 @@ def number(value: float, dtype: DType) -> str:
     return f"{kind(dtype)}({text})"
 
 
+def exponential(kind_of: str) -> str:
+    """What is called for e**x of a NumPy type."""
+    return "exp" if kind_of == "np.float32" else "np.exp"
+
+
 def write_expressions(code: Writer, roots: Sequence[e.Expr], leaf: Leaf) -> list[str]:
     """Write what computes some expressions: the texts of their values. Shared parts have a line of their own.
 
@@ -76,18 +81,19 @@ _INFIX = {"add": "+", "sub": "-", "mul": "*", "bitwise_and": "&", "bitwise_or": 
 _INFIX |= {"shift_left": "<<", "shift_right": ">>"}
 _COMPARED = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _LOGICAL = {"logical_and": "&", "logical_or": "|", "logical_xor": "^"}
-_NUMPY = {"sqrt": "sqrt", "exp": "exp", "log": "log", "log1p": "log1p", "expm1": "expm1", "tanh": "tanh", "sin": "sin"}
+_NUMPY = {"sqrt": "sqrt", "log": "log", "log1p": "log1p", "expm1": "expm1", "tanh": "tanh", "sin": "sin"}
 _NUMPY |= {"cos": "cos", "tan": "tan", "asin": "arcsin", "acos": "arccos", "atan": "arctan", "sinh": "sinh"}
 _NUMPY |= {"cosh": "cosh", "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh"}
 _ROUNDED = {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "rint"}
 _FORMULAS = {
+    "exp": "{exp}({x})",
     "reciprocal": "{T}(1.0) / {x}",
-    "sigmoid": "{T}(1.0) / ({T}(1.0) + np.exp(-{x}))",
-    "silu": "{x} / ({T}(1.0) + np.exp(-{x}))",
+    "sigmoid": "{T}(1.0) / ({T}(1.0) + {exp}(-{x}))",
+    "silu": "{x} / ({T}(1.0) + {exp}(-{x}))",
     "gelu": "{T}(0.5) * {x} * {T}(erfc(-{x} * {T}(0.7071067811865476)))",
-    "gelu_tanh": "{x} / ({T}(1.0) + np.exp({x} * {T}(-1.5957691216057308) * ({T}(1.0) + {T}(0.044715) * {x} * {x})))",
-    "softplus": "maximum({x}, {T}(0.0)) + np.log1p(np.exp(-abs({x})))",
-    "mish": "{x} * np.tanh(maximum({x}, {T}(0.0)) + np.log1p(np.exp(-abs({x}))))",
+    "gelu_tanh": "{x} / ({T}(1.0) + {exp}({x} * {T}(-1.5957691216057308) * ({T}(1.0) + {T}(0.044715) * {x} * {x})))",
+    "softplus": "maximum({x}, {T}(0.0)) + np.log1p({exp}(-abs({x})))",
+    "mish": "{x} * np.tanh(maximum({x}, {T}(0.0)) + np.log1p({exp}(-abs({x}))))",
     "erf": "{T}(erf({x}))",
     "elu": "{y} * np.expm1({x}) if {x} < 0 else {x}",
     "pow": "np.power({x}, {y})",
@@ -151,7 +157,7 @@ def _float_operation(node: e.Expr, given: Sequence[str]) -> str | None:
     if node.op == "mod":
         return f"modulo_float({given[0]}, {given[1]})"
     if node.op in _FORMULAS:
-        return _FORMULAS[node.op].format(T=kind_of, x=x, y=y)
+        return _FORMULAS[node.op].format(T=kind_of, exp=exponential(kind_of), x=x, y=y)
     return None
 
 

@@ -195,7 +195,8 @@ _HELPERS = frozenset(
     {
         *("widen_float16", "narrow_float16", "round_float16", "round_double_float16", "widen_bfloat16"),
         *("narrow_bfloat16", "round_bfloat16", "bounded", "to_int64", "to_uint64", "divide", "divide_unsigned"),
-        *("modulo", "remainder", "modulo_unsigned", "modulo_float", "maximum", "minimum", "within", "erf", "erfc"),
+        *("modulo", "remainder", "modulo_unsigned", "modulo_float", "maximum", "minimum", "within"),
+        *("exp", "erf", "erfc"),
         *("min", "max", "range", "abs"),
     }
 )

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from jitonnx.codegen.numba.expression import exponential
 from jitonnx.codegen.numba.kernel import KernelWriter
 from jitonnx.codegen.numba.writing import (
     Amount,
@@ -201,7 +202,7 @@ def _reduced(part: _Slice, spec: Any, count: Amount) -> str:
         if kind in ("l2", "sum_square"):
             x = x if x.isidentifier() else code.named("x", x)
             return f"{x} * {x}"
-        return f"np.exp({x} - {shift})" if shift else brackets(x)
+        return f"{exponential(f'np.{element}')}({x} - {shift})" if shift else brackets(x)
 
     if is_float:
         total = part.summed("total", changed)
@@ -264,14 +265,15 @@ def _softmax(kernel: KernelWriter, outer: str, column: str | None) -> None:
     def read(k: Amount) -> str:
         return staged(kernel.call.prologue, kernel.load(0, plus(at_x, times(k, x_step))), k)
 
+    exp = exponential(f"np.{spec.element}")
     part = _Slice(code, spec.element, size.length, read)
     largest = part.folded("largest", part.number(-np.inf), lambda total, x: f"maximum({total}, {x})")
-    total = part.summed("total", lambda k: f"np.exp({brackets(read(k))} - {largest})")
+    total = part.summed("total", lambda k: f"{exp}({brackets(read(k))} - {largest})")
     share = code.fresh("log_total" if spec.kind == "log_softmax" else "factor")
     code.line(f"{share} = np.log({total})" if spec.kind == "log_softmax" else f"{share} = {part.number(1.0)} / {total}")
     with part.loop() as k:
         x = f"{brackets(read(k))} - {largest}"
-        result = f"{x} - {share}" if spec.kind == "log_softmax" else f"np.exp({x}) * {share}"
+        result = f"{x} - {share}" if spec.kind == "log_softmax" else f"{exp}({x}) * {share}"
         kernel.store(1, plus(at_y, times(k, y_step)), staged(kernel.call.epilogue, result, k))
 
 
