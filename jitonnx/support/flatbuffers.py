@@ -6,6 +6,9 @@
 A table begins with the distance back to its vtable, which tells where in the table each field is, 0 for one that is
 absent. Text, lists and tables lie behind the place that points to them, at a distance of 32 bits. Every place is
 checked against the end of the file before it is read, so bytes that are no such file are an error, whatever they are.
+
+Our own, as the package flatbuffers checks no place (a wrong offset gives other bytes, or Python's `struct.error`), and
+its accessors are modules that a compiler writes for each schema; here a field is a number.
 """
 
 from __future__ import annotations
