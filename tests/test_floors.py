@@ -39,8 +39,10 @@ ALLOWED = {
     },
     "numba": {"ir", "ops", "support"},
     "compat": {"api", "errors", "support"},
+    "batch": {"api", "errors", "ir", "runtime", "support"},
     "tools": {
         "api",
+        "batch",
         "compat",
         "engine",
         "errors",
