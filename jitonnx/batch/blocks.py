@@ -31,7 +31,9 @@ class Block:
     @property
     def good(self) -> np.ndarray:
         """The places of rows without a fault."""
-        return np.setdiff1d(np.arange(self.count), list(self.faults))
+        mask = np.ones(self.count, bool)
+        mask[list(self.faults)] = False
+        return np.flatnonzero(mask)
 
     def name(self, place: int) -> str:
         """A row's name."""

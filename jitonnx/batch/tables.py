@@ -75,7 +75,7 @@ def block_of(
             parts = [_array(batch, name, one.shape[:-1], one, faults) for name in names]
             read[one.name] = np.stack(parts, -1)
     if faults:
-        good = np.setdiff1d(np.arange(count), list(faults))
+        good = Block({}, count, faults=faults).good
         read = {name: array[good] for name, array in read.items()}
     return Block(read, count, origin, first, faults, batch)
 
