@@ -17,6 +17,7 @@ FAMILIES = {
     ),
     "quantized_attention": "QAttention",
     "recurrent": "DynamicQuantizeLSTM",
+    "same_as_onnx": "ExpandDims GatherND GridSample Pad Range SampleOp Trilu Unique",
     "text": "Tokenizer",
 }
 """The modules of this folder, and the names of the operators that each lists in OPERATORS."""

@@ -1,4 +1,4 @@
-"""Operators that ONNX had on trial until version 10 and then dropped, as onnxruntime has them still: below that version.
+"""Operators that ONNX had on trial until version 10 and then dropped, as onnxruntime has them.
 
 Their docstrings follow onnxruntime, whose schemas are the only ones that are left.
 """
@@ -42,8 +42,8 @@ class Affine(_Activation):
 
 
 class Crop(Composite):
-    """The image [N, C, H, W] without as many pixels as `border` says: left, top, right, bottom; with `scale`, height and
-    width, as many of them as that from left and top on."""
+    """The image [N, C, H, W] without as many pixels as `border` says: left, top, right, bottom; with `scale`, height
+    and width, as many of them as that from left and top on."""
 
     border: tuple[int, ...] | None = None
     scale: tuple[int, ...] | None = None
