@@ -85,8 +85,8 @@ class Trilu(Contributed):
 
 
 class Unique(Contributed):
-    """The distinct elements of a vector in the order in which they come first, where each element is among them, and how
-    often each is there."""
+    """The distinct elements of a vector in the order in which they come first, where each element is among them, and
+    how often each is there."""
 
     def compose(self, parts: Parts, x: Value) -> tuple[Value, ...]:
         if len(x.shape) != 1:
