@@ -110,6 +110,9 @@ CASES: list[Case] = [
         for axis in (-1, -2, 0, 1, 2)
         for bias, outputs in (((normal(*(2, 3, 4)[axis:]),), 3), ((), 1))
     ),
+    *(case("LayerNormalization", 1, normal(2, 3, 4), normal(4), normal(4), outputs=n, epsilon=0.1) for n in (1, 3)),
+    case("LayerNormalization", 1, normal(2, 3, 4), normal(3, 4), axis=1),
+    *retyped(case("LayerNormalization", 1, normal(2, 3, 4), normal(4), normal(4)), np.float64, *NARROW),
     case("LayerNormalization", 17, normal(2, 3, 4), normal(1), normal(1), epsilon=0.1),
     *retyped(case("LayerNormalization", 17, normal(2, 3, 4), normal(4), normal(4)), np.float64, *NARROW),
     *(
