@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 from jitonnx import errors
 from jitonnx.api.entries import RECORD_ASSIGNMENT
 from jitonnx.api.options import RunOptions, SessionOptions
-from jitonnx.api.providers import CPU, check_providers
+from jitonnx.api.providers import CPU, check_known, check_providers
 from jitonnx.api.running import Runs, obeying
 from jitonnx.support import fork_safety
 from jitonnx.support.metadata import NodeArg
@@ -99,8 +99,9 @@ class Session:
         return {CPU: {}}
 
     def set_providers(self, providers: Any = None, provider_options: Any = None) -> None:
-        """Warn of providers that jitonnx does not have. Nothing else changes."""
+        """Warn of providers that jitonnx does not have, and change nothing else. RuntimeError for unknown names."""
         check_providers(providers, provider_options, self._sess_options)
+        check_known(providers)
 
     def disable_fallback(self) -> None:
         """Accepted, without effect: there is no provider to fall back from."""
