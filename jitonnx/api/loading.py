@@ -314,7 +314,7 @@ class OpenedModel:
         """Take everything from an artifact. Fail tells what is wrong with it."""
         self._check_options()
         options = self._options
-        if options.replaced_initializers() or options.fixed_dimensions():
+        if options.replaced_initializers() or options.fixed_dimensions() or options.overrides() is not None:
             raise Fail("initializers and dimensions can be replaced in a model, but not in an artifact made of it")
         if options.optimized_model_filepath:
             raise Fail(
@@ -448,6 +448,7 @@ class OpenedModel:
             registry=options.registry(),
             strict=options.entry(STRICT) == "1",
             verify=switch(options, VERIFY, False),
+            overrides=options.overrides(),
         )
         self.files.update(model.files)
         with explained():

@@ -47,11 +47,11 @@ class Profile:
             self._events.append(self._event("Session", name, began, ended - began, {}))
 
     def finish(self) -> str:
-        """Write the file, `PREFIX_YYYY-mm-dd_HH-MM-SS_mmm.json`, and return its name."""
+        """Write the file, `PREFIX_YYYY-mm-dd_HH-MM-SS_mmm.json`, an event a line, and return its name."""
         now = datetime.now()
         path = f"{self._prefix}_{now:%Y-%m-%d_%H-%M-%S}_{now.microsecond // 1000:03}.json"
         with self._lock, open(path, "w") as file:
-            json.dump(self._events, file, indent=1)
+            file.write("[\n" + ",\n".join(map(json.dumps, self._events)) + "\n]\n")
         return path
 
     def _event(self, category: str, name: str, began: float, seconds: float, details: dict[str, str]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from jitonnx.api.entries import (
     PRECISION,
     PRECISION_BOUND,
     STRICT,
+    asks_for_artifact,
     check_entries,
 )
 from jitonnx.api.loading import OpenedModel
@@ -87,6 +88,10 @@ class InferenceSession(Session):
         check_entries(options)
         check_providers(providers, provider_options, options)
         self._source = kept_source(path_or_bytes)
+        if os.environ.get("ORT_LOAD_CONFIG_FROM_MODEL") == "1" and not asks_for_artifact(options):
+            from jitonnx.api.model_config import configured
+
+            options = self._sess_options = configured(options, self._source)
         self._providers_asked = (providers, provider_options)
         self._disabled = disabled_rewrites(kwargs.get("disabled_optimizers") or (), options)
         profile = _profile(options)

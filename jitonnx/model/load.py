@@ -6,7 +6,7 @@ import os
 import stat
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jitonnx.errors import Fail, InvalidProtobuf, NoSuchFile
 from jitonnx.ir.declaration import Declaration
@@ -25,6 +25,9 @@ from jitonnx.support import fork_safety
 from jitonnx.support.mapped_files import content_of as content_of_file
 from jitonnx.support.metadata import UNSET_VERSION, ModelMetadata
 
+if TYPE_CHECKING:
+    from jitonnx.model.overrides import Overrides
+
 FIRST_IR_WITH_OVERRIDABLE_INITIALIZERS = 4
 
 
@@ -35,6 +38,7 @@ def load(
     registry: Registry = default_registry,
     strict: bool = False,
     verify: bool = False,
+    overrides: Overrides | None = None,
 ) -> Model:
     """Read, check and build a model.
 
@@ -43,6 +47,7 @@ def load(
     external_data_folder: where the locations of external data start; by default the folder of the path.
     registry: the operators that the model may use.
     strict: outputs of other shapes than they are declared with are an error, and not only warned of.
+    overrides: what takes the place of what the model says.
     verify: files with external data are compared with the digests that the model has of them, which reads all of them.
 
     A file of more than 1 MB is mapped into memory and its weights are views into it, read when first used; `mapped`
@@ -53,6 +58,8 @@ def load(
     Error) say what is wrong with a model; TypeError: with the source.
     """
     proto, reader = parsed(source, external_data_folder)
+    if overrides is not None:
+        overrides.apply(proto, reader.tickets)
     walk = Walk(proto, registry, Report(), reader, thorough=False)
     walk.run()
     walk.report.raise_first()
