@@ -392,6 +392,19 @@ def operands(root: Expr) -> set[int]:
     return {node.value for node in children_first(root) if node.op == "operand"}
 
 
+_ROUNDINGS = ("floor", "ceil", "trunc", "round", "nearest", "nearest_low")
+_JUMPS = (*_COMPARISONS, *_ROUNDINGS, "isnan", "isinf", "sign", "mod", "fmod", "call")
+
+
+def jumps(root: Expr) -> bool:
+    """Whether a small difference between floating-point operands may make a large one of the result."""
+    return any(
+        (node.op in _JUMPS or (node.op == "cast" and not node.dtype.is_float)) and node.arguments[0].dtype.is_float
+        for node in children_first(root)
+        if node.arguments
+    )
+
+
 _KEEPS_NUMBERS = ("neg", "abs", "sign", "maximum", "minimum", "where", "floor", "ceil", "trunc", "round")
 """Operations whose results are numbers of every binary type that their operands are numbers of."""
 
