@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx.parser
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
@@ -93,6 +94,44 @@ def test_a_condition_that_sizes_tell_is_right() -> None:
         node("If", ["c"], ["y"], then_branch=then, else_branch=other),
     ]
     check(bytes_of(nodes, [tensor("x")], [tensor("y", None)]), {"x": numbers(2, 3)}, {"x": numbers(3, 3)})
+
+
+NEVER_TAKEN = {
+    "a run tells": "picked = Identity(c)",
+    "the rank tells": "rank = Size(sizes) none = Constant<value_int = 0>() picked = Equal(rank, none)",
+    "sizes tell": "size = Gather(sizes, first) none = Constant<value_int = 99>() picked = Equal(size, none)",
+}
+
+
+@pytest.mark.parametrize("level", [GraphOptimizationLevel.ORT_DISABLE_ALL, GraphOptimizationLevel.ORT_ENABLE_ALL])
+@pytest.mark.parametrize("condition", NEVER_TAKEN)
+def test_a_branch_that_does_not_fit_what_it_reads_may_never_be_taken(
+    condition: str, level: GraphOptimizationLevel
+) -> None:
+    """PyTorch's atleast_1d gives scalars one element, and what has a rank nothing; a matrix has no such shape."""
+    data = onnx.parser.parse_model(f"""
+        <ir_version: 9, opset_import: ["": 18]>
+        branches (float[n, 4] x, bool c) => (float[n, 4] y)
+        <int64[1] one = {{1}}, int64 first = {{0}}> {{
+            doubled = Add(x, x)
+            sizes = Shape(x)
+            {NEVER_TAKEN[condition]}
+            chosen = If(picked) <
+                then_branch = scalar () => (a) {{ row = Reshape(doubled, one) a = Exp(row) }},
+                else_branch = rest () => (b) {{ b = Neg(doubled) }}
+            >
+            y = Add(chosen, x)
+        }}""").SerializeToString()
+    options = SessionOptions()
+    options.graph_optimization_level = level
+    session = InferenceSession(data, options)
+    for count in (3, 1, 0):
+        x = numbers(count, 4)
+        (y,) = session.run(None, {"x": x, "c": np.array(False)})
+        assert np.array_equal(y, -x)
+    if condition == "a run tells":
+        with pytest.raises(errors.Error, match="Reshape"):
+            session.run(None, {"x": numbers(3, 4), "c": np.array(True)})
 
 
 # ------------------------------------------------------------------------------------------------ Loop

@@ -172,6 +172,30 @@ pasted (float[n, 1, 2, 2] masks, int64[n, 2] sizes) => (float[n, c, d] y)
 }
 """
 
+WINDOWED = """
+windowed (float[b, 4, 4] x) => (float[b, 4, 4] y)
+<float[1, 4, 4] embedding, float[1, 2, 2] window = {1, 2, 3, 4}, int64 rank = {3}, int64 none = {0}, int64[1] one = {1},
+ int64[2] halves = {2, 2}>
+{
+    repeats = Div(halves, one)
+    count = Size(repeats)
+    missing = Sub(rank, count)
+    fewer = Greater(missing, none)
+    times = If(fewer) <
+        then_branch = with_ones () => (a) {
+            shape = Reshape(missing, one)
+            ones = Expand(one, shape)
+            a = Concat<axis = 0>(ones, repeats)
+        },
+        else_branch = as_they_are () => (b) { b = Identity(repeats) }
+    >
+    tiled = Tile(window, times)
+    places = Add(embedding, tiled)
+    y = Add(x, places)
+}
+"""
+"""torch.tile as TorchScript exports it: an If, whose condition ranks tell, puts ones in front of the repetitions."""
+
 RANDOM = np.random.default_rng(0)
 
 
@@ -233,6 +257,7 @@ CASES: Mapping[str, tuple[str, Feeds]] = {
             for count, starts in ((7, [0, 2, 5]), (1, [0]), (3, [0, 0, 3]), (5, [0, 1, 2, 3, 4]), (0, [0]))
         ],
     ),
+    "windowed": (WINDOWED, [{"x": numbers(b, 4, 4)} for b in (2, 1, 0, 3)]),
     "pasted": (
         PASTED,
         [
@@ -246,6 +271,7 @@ CASES: Mapping[str, tuple[str, Feeds]] = {
 def model_of(text: str) -> bytes:
     """The model, whose constants without elements are weights."""
     text = text.replace("float[16, 2] weights>", "float[16, 2] weights = {" + ", ".join(["0.25"] * 32) + "}>")
+    text = text.replace("] embedding,", "] embedding = {" + ", ".join(map(str, range(16))) + "},")
     text = text.replace("float[4, 4] weights>", "float[4, 4] weights = {" + ", ".join(map(str, range(16))) + "}>")
     return onnx.parser.parse_model('<ir_version: 10, opset_import: ["": 20]>\n' + text).SerializeToString()
 
