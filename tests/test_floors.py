@@ -20,7 +20,7 @@ ALLOWED = {
     "model": {"errors", "ir", "ops", "passes", "proto", "support"},
     "runtime": {"emit", "errors", "support", "target"},
     "plan": {"emit", "errors", "ir", "kernels", "runtime", "support", "target"},
-    "codegen": {"emit", "errors", "ir", "kernels", "plan", "runtime", "support", "target"},
+    "codegen": {"emit", "errors", "ir", "kernels", "numba", "plan", "runtime", "support", "target"},
     "engine": {"codegen", "errors", "ir", "ops", "passes", "plan", "runtime", "support", "target"},
     "api": {
         "codegen",

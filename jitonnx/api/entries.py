@@ -29,6 +29,8 @@ FIXED24 = "jitonnx.fixed24"
 """Configuration entry: "0" keeps weights as they are given where 24-bit fixed-point numbers are read faster."""
 CPU_NAME = "jitonnx.cpu"
 """Configuration entry: compile for this CPU (LLVM's name, as "x86-64-v3"), to save the model for other machines."""
+CODEGEN = "jitonnx.codegen"
+"""Configuration entry: "numba" has Numba compile the kernels of regions, from sources that `jitonnx explain` prints."""
 COMPILE = "jitonnx.compile"
 """Configuration entry: when code is compiled, "before", "background" or "cached"; docs/starting.md tells about them."""
 PROGRAM_MEGABYTES = "jitonnx.program_megabytes"
@@ -46,7 +48,7 @@ PRECISION_BOUND = "jitonnx.precision_bound"
 """Configuration entry: the error over the largest element of an output up to which "auto" chooses bfloat16."""
 
 _SWITCHES = (WINOGRAD, FIXED24, VERIFY, KEEP_MODEL)
-_OWN = (GEMM, CPU_NAME, COMPILE, PROGRAM_MEGABYTES, PRECISION, CALIBRATION, PRECISION_BOUND, *_SWITCHES)
+_OWN = (GEMM, CPU_NAME, CODEGEN, COMPILE, PROGRAM_MEGABYTES, PRECISION, CALIBRATION, PRECISION_BOUND, *_SWITCHES)
 _CHECKED = (*_SWITCHES, DENORMAL_AS_ZERO)
 
 

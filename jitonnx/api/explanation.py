@@ -12,7 +12,8 @@ from jitonnx.api.compiled_model import CompiledModel
 from jitonnx.api.description import ModelNode
 from jitonnx.api.equations import equations
 from jitonnx.api.running import explained
-from jitonnx.codegen.code import code_of
+from jitonnx.codegen.code import NUMBA, not_by_numba
+from jitonnx.codegen.numba.sources import is_region, write
 from jitonnx.engine.compiled_plan import CompiledPlan
 from jitonnx.engine.pipeline import Engine
 from jitonnx.errors import Fail
@@ -82,6 +83,11 @@ class Kernel:
     formula: tuple[str, ...]
     """What a region or an epilogue computes, line by line."""
     symbol: str
+    numba: str = ""
+    """The source of the Numba function that computes it, by the names of the model's values; "" for library kernels,
+    and for what has none (`not_by_numba`)."""
+    not_by_numba: str = ""
+    """What a region holds that no Numba function is written for."""
 
     @property
     def result(self) -> str:
@@ -266,11 +272,27 @@ def _kernels(
             scratch=call.spec.scratch_bytes(complete),
             microseconds=estimate / 1000,
             reason=call.reason or "a kernel of its own",
-            notes=tuple(call.notes),
+            notes=tuple(_call_notes(engine, call)),
             parameters=_parameters(call),
             formula=_formula(call, [_name(tensor.buffer, outputs) for tensor in call.tensors]),
-            symbol=code_of(call).symbol(engine.target),
+            symbol=engine.code_of(call).symbol(engine.target),
+            numba=_numba_source(call, operators),
+            not_by_numba=not_by_numba(call),
         )
+
+
+def _numba_source(call: KernelCall, operators: Mapping[str, str]) -> str:
+    return write(call, operators=operators).text if is_region(call) and not not_by_numba(call) else ""
+
+
+def _call_notes(engine: Engine, call: KernelCall) -> list[str]:
+    if engine.settings.codegen != NUMBA or not is_region(call):
+        return call.notes
+    if why := not_by_numba(call):
+        return [*call.notes, f"emitted as LLVM IR, as there is no Numba kernel of {why}"]
+    if engine.code_of(call).source is None:
+        return [*call.notes, "emitted as LLVM IR, as Numba failed to compile it"]
+    return [*call.notes, "compiled by Numba"]
 
 
 def _with_sizes(label: str, sizes: Mapping[str, int]) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from jitonnx.api.explanation import ExplainedOperand, Explanation, Kernel, NodeOutcome
 from jitonnx.api.units import count, nbytes, seconds, shortened, table
+from jitonnx.codegen.numba.sources import helpers, imports
 
 _ORIGIN_WIDTH = 44
 _REASON_WIDTH = 70
@@ -69,6 +70,23 @@ def kernel_table(explanation: Explanation) -> str:
         for kernel in explanation.kernels
     ]
     return table(header, rows, right=(0, 4, 5, 6, 7, 8))
+
+
+def numba_sources(explanation: Explanation) -> str:
+    """The regions as a module of Python: a Numba function for each, and the scalar functions that they call.
+
+    It runs under plain Python as it stands; where a region has none, a comment says why.
+    """
+    parts = []
+    for kernel in explanation.kernels:
+        if kernel.numba or kernel.not_by_numba:
+            origin = shortened(", ".join(kernel.origin), _ORIGIN_WIDTH)
+            missing = f"\n# none: {kernel.not_by_numba}\n" if kernel.not_by_numba else ""
+            parts.append(f"# kernel {kernel.number}, {kernel.label}: {origin}{missing or chr(10) + kernel.numba}")
+    if not parts:
+        return "# The model has no region: its kernels are the library's alone.\n"
+    head = f'"""The regions of {explanation.title}, for the shapes {dict(explanation.shapes)}."""'
+    return "\n\n".join([head + "\n\n" + imports(), *helpers("\n".join(parts)), *parts])
 
 
 def kernel_details(kernel: Kernel) -> str:

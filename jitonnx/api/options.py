@@ -207,6 +207,9 @@ class SessionOptions(_Options):
           a batch of one and on CPUs with AVX-512 VBMI2 (Intel's: those that outgrow the second-level cache), they are
           rounded to 24-bit fixed-point numbers, an error of at most 2**-24 of the largest weight of the same unit and
           gate, unless that one is far above the others.
+        - `jitonnx.codegen` = "numba": Numba compiles the kernels of regions, from sources that `jitonnx explain
+          --numba` prints, which takes longer to start; "llvm": they are emitted as LLVM IR, as without it.
+          docs/numba.md tells about it.
         - `jitonnx.gemm` = "blas": matrix products call SciPy's BLAS; "own": the kernels of jitonnx, as without it.
         - `jitonnx.cpu`: compile for this CPU (LLVM's name, as "x86-64-v3"), to save the model for other machines.
         - `jitonnx.verify` = "1": opening an artifact compares all of it with its checksums, its weights too; loading a

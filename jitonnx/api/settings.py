@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+from importlib.util import find_spec
+
 from jitonnx.api.entries import (
+    CODEGEN,
     COMPILE,
     CPU_NAME,
     DENORMAL_AS_ZERO,
@@ -15,6 +19,7 @@ from jitonnx.api.entries import (
     switch,
 )
 from jitonnx.api.options import SessionOptions
+from jitonnx.codegen.code import CODEGENS, LLVM, NUMBA
 from jitonnx.engine.pipeline import CompileMode, Settings
 from jitonnx.errors import InvalidArgument
 from jitonnx.plan.choices import Choices
@@ -32,7 +37,26 @@ def engine_settings(options: SessionOptions, disabled: frozenset[str], threads: 
         program_bytes=program_bytes(options),
         compile=_compile_mode(options),
         denormals_as_zero=switch(options, DENORMAL_AS_ZERO, False),
+        codegen=_codegen(options),
     )
+
+
+def _codegen(options: SessionOptions) -> str:
+    """What makes the code of regions. InvalidArgument for what is not known, and where Numba is not installed."""
+    text = options.entry(CODEGEN) or LLVM
+    if text not in CODEGENS:
+        known = " or ".join(map(repr, CODEGENS))
+        raise InvalidArgument(f"the session configuration entry {CODEGEN} is {text!r}; give {known}")
+    if text == NUMBA and find_spec("numba") is None:
+        raise InvalidArgument(
+            f"the session configuration entry {CODEGEN} is 'numba', which is missing: pip install numba"
+        )
+    if text == NUMBA and os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
+        raise InvalidArgument(
+            f"the session configuration entry {CODEGEN} is 'numba', which NUMBA_DISABLE_JIT forbids: unset that "
+            "variable, or run what `jitonnx explain MODEL --numba` prints, which is plain Python"
+        )
+    return text
 
 
 def _target(options: SessionOptions) -> Target | None:

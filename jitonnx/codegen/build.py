@@ -28,6 +28,10 @@ def kernel_of(code: KernelCode, target: Target) -> Kernel:
 
 
 def make_object(code: KernelCode, symbol: str, target: Target) -> bytes:
-    """Object code that defines the kernel as `symbol`: emitted as LLVM IR, optimised, compiled."""
+    """Object code that defines the kernel as `symbol`: LLVM IR is emitted, or made by Numba, and optimised."""
+    if code.source is not None:
+        from jitonnx.codegen.numba.compiling import module_of
+
+        return emit_object(module_of(code.source, symbol, target), target)
     prescheduled = code.spec.prescheduled
     return emit_object(emit_module(kernel_of(code, target), symbol, target, prescheduled), target, prescheduled)

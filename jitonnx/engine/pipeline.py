@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
-from jitonnx.codegen.code import code_of
+from jitonnx.codegen.code import LLVM, KernelCode, code_of
 from jitonnx.codegen.compile_error import CompileError
 from jitonnx.codegen.objects import Objects
 from jitonnx.engine.assumptions import AssumptionError
@@ -43,6 +43,7 @@ from jitonnx.ir.graph import Graph, Value
 from jitonnx.ir.types import TensorType, Type
 from jitonnx.passes.pipeline import optimize
 from jitonnx.passes.report import Report
+from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.choices import Caution, Choices
 from jitonnx.plan.parametric_program import Sizing
 from jitonnx.plan.plan import Plan
@@ -97,6 +98,8 @@ class Settings:
     compile: CompileMode = CompileMode.BEFORE
     denormals_as_zero: bool = False
     """Whether kernels take denormal numbers for zeros, in what they read and what they give."""
+    codegen: str = LLVM
+    """What makes the code of regions: one of `codegen.code.CODEGENS`."""
     on_host: frozenset[str] = frozenset()
     """Names of the model's nodes that get no kernels, to find the one that is wrong (`jitonnx.tools.debug`)."""
 
@@ -164,6 +167,8 @@ class Engine(ModelEngine):
         for kept in (self._engines, self._met, self._misplanned):
             self.pending.watch(kept)
         self._programs: LRUCache[RunnableProgram] = LRUCache(PROGRAMS_KEPT, RunnableProgram.memory_bytes, table_bytes)
+        self._not_by_numba: set[KernelCode] = set()
+        """Kernels that Numba failed to compile."""
         self.graph = graph
         files = files_read(graph)
         self.codes: Sequence[CompiledPlan] = ()
@@ -601,7 +606,12 @@ class Engine(ModelEngine):
                 self.codes = self._compile(list(planned.plans()))
                 break
             except CompileError as error:
-                calls = [call for plan in planned.plans() for call in plan.calls if code_of(call) == error.code]
+                calls = [call for plan in planned.plans() for call in plan.calls if self.code_of(call) == error.code]
+                if error.code is not None and error.code.source is not None:
+                    names = list(dict.fromkeys(name for call in calls for name in call.origin))
+                    survive(error, f"compiling the Numba kernel of {', '.join(names)}", "it is emitted as LLVM IR")
+                    self._not_by_numba.add(error.code)
+                    continue
                 names = list(dict.fromkeys(name for call in calls for name in call.origin))
                 if refused.keys() >= set(names):
                     raise
@@ -629,9 +639,14 @@ class Engine(ModelEngine):
             if not stand_ins.keys().isdisjoint(node.inputs):
                 self.graph.set_inputs(node, [stand_ins.get(value, value) for value in node.inputs])
 
+    def code_of(self, call: KernelCall) -> KernelCode:
+        """The code of a call, as the settings have it made."""
+        code = code_of(call, self.settings.codegen)
+        return code_of(call) if code in self._not_by_numba else code
+
     def _compile(self, plans: Sequence[Plan]) -> list[CompiledPlan]:
         """The code of plans: one block for all."""
-        codes = [[code_of(call) for call in plan.calls] for plan in plans]
+        codes = [[self.code_of(call) for call in plan.calls] for plan in plans]
         symbols = [[code.symbol(self.target) for code in some] for some in codes]
         every = [symbol for some in symbols for symbol in some]
         image = find_linked(self.cache, every)

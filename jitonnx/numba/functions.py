@@ -15,19 +15,14 @@ from typing import Any
 import numpy as np
 
 from jitonnx.ir.computation import expressions as e
-from jitonnx.ir.computation.linked import SYMBOL, LinkedFunction
+from jitonnx.ir.computation.linked import LinkedFunction
 from jitonnx.ir.dtypes import HALVES, DType, of_numpy
 from jitonnx.numba import translation
 from jitonnx.numba.kept import Scalar, kept
-from jitonnx.numba.translation import MATHEMATICS
+from jitonnx.numba.modules import c_function
 from jitonnx.ops.base import NUMBERS, Elementwise
 from jitonnx.support import fork_safety
 
-_PASSES = (
-    *("always_inliner", "global_dead_code_eliminate", "sroa", "simplify_cfg", "instruction_combine", "new_gvn", "sccp"),
-    *("simplify_cfg", "instruction_combine", "simplify_cfg", "global_dead_code_eliminate", "instruction_namer"),
-)
-"""They are thorough: what Numba does where Python would raise an exception has to be seen to be out of reach."""
 _SMALL = 60
 """Instructions up to which a function is written into the loops that call it: there is a copy for each lane."""
 
@@ -91,7 +86,7 @@ class CompiledFunction:
             raise TypeError(f"{self.__name__} has {len(signature)} arguments; {len(dtypes)} are given")
         arguments = tuple(map(self._dtype, signature))
         result = self._dtype(dispatcher.overloads[signature].signature.return_type)
-        entry = self._entry(dispatcher.inspect_llvm(signature))
+        entry = c_function(dispatcher.inspect_llvm(signature), self.__name__)
         try:
             return Scalar(arguments, translation.expression(entry, arguments, result))
         except translation.Untranslated:
@@ -105,45 +100,6 @@ class CompiledFunction:
             return of_numpy(np.dtype(numba.np.numpy_support.as_dtype(kind)))
         except (NotImplementedError, numba.core.errors.NumbaError) as error:
             raise TypeError(f"{self.__name__} takes or gives {kind}; numbers and truth values are possible") from error
-
-    def _entry(self, text: str) -> Any:
-        """The C function in Numba's module, with all that it calls written into it. Its name is `SYMBOL`."""
-        import llvmlite.binding as llvm
-
-        try:
-            module = llvm.parse_assembly(text.replace("noinline", "nounwind"))  # of what a C function calls
-        except RuntimeError as error:
-            raise TypeError(
-                f"llvmlite does not read the LLVM IR that Numba {_numba().__version__} made of {self.__name__}: "
-                f"{error}. Install versions that go together"
-            ) from error
-        entry = None
-        for function in module.functions:
-            if function.is_declaration:
-                continue
-            if function.name.startswith("cfunc."):
-                entry = function
-            else:
-                function.linkage = "internal"
-                function.add_function_attribute("alwaysinline")
-        assert entry is not None, "Bug: Numba has made no C function"
-        entry.name = SYMBOL
-        for variable in module.global_variables:
-            if not variable.is_declaration:
-                variable.linkage = "internal"
-        machine = llvm.Target.from_triple(module.triple).create_target_machine()
-        passes = llvm.create_new_module_pass_manager()
-        for name in _PASSES:
-            getattr(passes, f"add_{name}_pass")()
-        passes.run(module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=1)))
-        called = {one.name for one in module.functions if one.is_declaration and not one.name.startswith("llvm.")}
-        strange = {name for name in called if not MATHEMATICS & {name, name.removesuffix("f")}}
-        if strange or list(module.global_variables):
-            raise TypeError(
-                f"{self.__name__} needs {', '.join(sorted(strange)) or 'memory of its own'}: a compiled function "
-                "computes with numbers and `math` alone, and raises no exceptions"
-            )
-        return entry
 
     @staticmethod
     def _ir(entry: Any) -> str:

@@ -32,10 +32,20 @@ class Compiled:
         target = target or host()
         skip_unless_run_here(target)
         symbol = f"kernel_under_test_{next(_numbers)}"
+        self._load(emit_object(emit_module(kernel, symbol, target, prescheduled), target, prescheduled), symbol)
+
+    @classmethod
+    def of_module(cls, make: Callable[[str], llvm.ModuleRef], target: Target | None = None) -> Compiled:
+        """What make(symbol), an unoptimised module that defines a kernel as `symbol`, becomes."""
+        symbol = f"kernel_under_test_{next(_numbers)}"
+        compiled = cls.__new__(cls)
+        compiled._load(emit_object(make(symbol), target or host()), symbol)
+        return compiled
+
+    def _load(self, code: bytes, symbol: str) -> None:
         self._engine = llvm.create_mcjit_compiler(
             llvm.parse_assembly(""), llvm.Target.from_default_triple().create_target_machine()
         )
-        code = emit_object(emit_module(kernel, symbol, target, prescheduled), target, prescheduled)
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         self._engine.finalize_object()
         self._call = _PROTOTYPE(self._engine.get_function_address(symbol))

@@ -15,6 +15,7 @@ def add(subparsers: Any) -> None:
     add_inputs(parser, feeds=False)
     parser.add_argument("--html", metavar="FILE", help="write one self-contained page that draws the plan")
     parser.add_argument("--details", action="store_true", help="also operands, formulas, and every rewrite")
+    parser.add_argument("--numba", action="store_true", help="the sources of the regions' Numba functions instead")
     parser.set_defaults(command=main)
 
 
@@ -22,11 +23,11 @@ def main(options: argparse.Namespace) -> None:
     """Print the explanation, or write the page."""
     from jitonnx.api.inputs import random_feeds
     from jitonnx.api.saved.engine import SavedEngine
-    from jitonnx.tools.explain import as_html, as_text, explain, has_steps
+    from jitonnx.tools.explain import as_html, as_text, explain, has_steps, numba_sources
 
     session = session_of(options)
     model = session.compiled_model
-    if isinstance(model.engine, SavedEngine) and not (options.html or options.details):
+    if isinstance(model.engine, SavedEngine) and not (options.html or options.details or options.numba):
         print(model.engine.explanation(), end="")
         return
     shapes = shapes_of(model, options).shapes
@@ -36,5 +37,7 @@ def main(options: argparse.Namespace) -> None:
     if options.html:
         Path(options.html).write_text(as_html(explanation), "utf-8")
         print(f"{options.html}: {len(explanation.nodes)} nodes, {len(explanation.kernels)} kernel calls")
+    elif options.numba:
+        print(numba_sources(explanation), end="")
     else:
         print(as_text(explanation, options.details), end="")

@@ -2,11 +2,12 @@
 
 explanation = explain(session, shapes)      # data
 print(as_text(explanation))
+print(numba_sources(explanation))            # regions as Python functions
 Path("model.html").write_text(as_html(explanation))
 """
 
 from jitonnx.api.explanation import ExplainedOperand, Explanation, Kernel, Memory, NodeOutcome, explain, has_steps
-from jitonnx.api.explanation_text import as_text
+from jitonnx.api.explanation_text import as_text, numba_sources
 from jitonnx.tools.explain.page import as_html
 
 __all__ = [
@@ -19,4 +20,5 @@ __all__ = [
     "as_text",
     "explain",
     "has_steps",
+    "numba_sources",
 ]

@@ -233,6 +233,7 @@ def _data(explanation: Explanation) -> list[dict[str, Any]]:
             "sizes": dict(kernel.sizes),
             "parameters": dict(kernel.parameters),
             "formula": list(kernel.formula),
+            "numba": kernel.numba,
             "notes": list(kernel.notes),
             "reason": kernel.reason,
             "symbol": kernel.symbol,
