@@ -184,7 +184,7 @@ _PLACES = {
 }
 """The module of each public name."""
 
-_PARTS = ("api", "custom", "errors", "opsets", "versioning")
+_PARTS = ("api", "custom", "errors", "numba", "opsets", "versioning")
 """Modules that code reaches through the package without importing them."""
 
 SHORT_NAMES = {

@@ -37,7 +37,7 @@ ALLOWED = {
         "support",
         "target",
     },
-    "numba": {"ir", "ops", "support"},
+    "numba": {"api", "errors", "ir", "ops", "runtime", "support"},
     "compat": {"api", "errors", "support"},
     "batch": {"api", "errors", "ir", "runtime", "support"},
     "tools": {

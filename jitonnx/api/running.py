@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import functools
 import warnings
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -80,6 +81,13 @@ class _Resized(NamedTuple):
     as_declared: bool
 
 
+class Closable(Protocol):
+    """What refuses to be used from a time on."""
+
+    def close(self) -> None:
+        """Refuse from now on."""
+
+
 class Runs:
     """The runs of a session's model. profile: where times are noted, if they are."""
 
@@ -98,6 +106,8 @@ class Runs:
         """Gives all outputs for feeds like those of the last run; None if anything about them is unusual."""
         self._resized: _Resized | None = None
         """What runs inputs of new sizes that are like the last ones."""
+        self._closing: weakref.WeakSet[Closable] = weakref.WeakSet()
+        """What is closed with the session."""
         self.warm_up()
 
     def warm_up(self) -> None:
@@ -116,6 +126,34 @@ class Runs:
         """Refuse further runs; those that have begun end well."""
         self._is_closed = True
         self.entry = _closed
+        for one in list(self._closing):
+            one.close()
+
+    def close_with_session(self, one: Closable) -> None:
+        """Have something closed when the session is, or now if it is already."""
+        self._closing.add(one)
+        if self._is_closed:
+            one.close()
+
+    def program(self, shapes: Shapes) -> RunnableProgram | None:
+        """The program for inputs of these shapes; None where a run is more than one native call.
+
+        Waits for what is compiled in the background. Errors as for runs of such shapes.
+        """
+        self.check_open()
+        main = self._model.main
+        self._check_agreement(main, shapes)
+        with explained():
+            main.engine.complete()
+            while True:
+                try:
+                    program = main.engine.program(shapes)
+                    break
+                except Exception as error:
+                    main = self._model.exchanged(main, error)
+        if program is not None:
+            self._check_program(main, shapes, program)
+        return program
 
     def _expect(self, entry: Callable[[Any], Outputs | None]) -> None:
         """Let the next run be like one of this entry."""
