@@ -41,8 +41,7 @@ def schemas_of(domain: str) -> list[Any]:
     if domain.startswith("com.microsoft"):
         found = of_onnxruntime
     else:
-        found = defs.get_all_schemas_with_history()
-        found += [one for one in of_onnxruntime if is_contributed(one)]
+        found = [*defs.get_all_schemas_with_history(), *(one for one in of_onnxruntime if is_contributed(one))]
     own = [schema for schema in found if schema.domain == domain]
     return sorted(own, key=lambda schema: (schema.name, schema.since_version))
 
