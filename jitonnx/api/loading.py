@@ -437,10 +437,10 @@ class OpenedModel:
 
         self._check_options()
         options = self._options
-        if options.entry(MODEL_FORMAT) not in (None, "", "ONNX"):
+        if options.entry(MODEL_FORMAT) not in (None, "", "ONNX", "ORT"):
             raise Fail(
-                f"models of the format {options.entry(MODEL_FORMAT)!r} cannot be read; give an ONNX file, or an "
-                f"artifact as {ARTIFACT_FORMAT!r}"
+                f"models of the format {options.entry(MODEL_FORMAT)!r} cannot be read; give an ONNX file, one of "
+                f"onnxruntime's own format as 'ORT', or an artifact as {ARTIFACT_FORMAT!r}"
             )
         model = load(
             source,
@@ -449,6 +449,7 @@ class OpenedModel:
             strict=options.entry(STRICT) == "1",
             verify=switch(options, VERIFY, False),
             overrides=options.overrides(),
+            format=options.entry(MODEL_FORMAT) or None,
         )
         self.files.update(model.files)
         with explained():

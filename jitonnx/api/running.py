@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from jitonnx.engine.pipeline import Engine
     from jitonnx.engine.programs import RunnableProgram
     from jitonnx.engine.resized import Resized
+    from jitonnx.runtime.executable import Executable
     from jitonnx.runtime.program import Shapes
 
     AnyEngine: TypeAlias = Engine | SavedEngine | BackgroundEngine
@@ -275,7 +276,7 @@ class Runs:
             check_shapes(self._names, [spec.shape for spec in program.executable.program.outputs], targets)
             direct = in_place(program.executable, arrays, targets)
             call = program.executable.call(arrays, direct)
-            outputs = call.run() if profile is None else profile.run(program.executable, arrays)
+            outputs = call.run() if profile is None else self._timed(profile, bound, program.executable, arrays, shapes)
             if profile is None and all_in_place(bound.names, feeds, arrays, direct, targets):
                 return Placed(outputs, call.run)
         check_shapes(self._names, [np.shape(output) for output in outputs], targets)
@@ -302,7 +303,7 @@ class Runs:
         self._check_program(bound, shapes, program)
         self._expect_like(bound, shapes)
         if profile is not None:
-            return profile.run(program.executable, arrays)
+            return self._timed(profile, bound, program.executable, arrays, shapes)
         if program.entry is not None:
             self._expect(program.entry)
         return program.run(arrays)
@@ -381,6 +382,18 @@ class Runs:
     def _refuses(self) -> bool:
         """Whether some programs may not be run, since they contradict what is declared."""
         return self._strict and self._contradicted
+
+    def _timed(
+        self, profile: Profile, bound: BoundEngine, executable: Executable, arrays: list[np.ndarray], shapes: Shapes
+    ) -> Outputs:
+        """The outputs of a run that is written down, step by step, with the nodes that steps stand for."""
+        from jitonnx.engine.pipeline import Engine
+
+        engine = bound.engine
+        compiled = engine.serving(shapes).compiled if isinstance(engine, Engine) else None
+        nodes = [call.origin for call in compiled.plan.calls] if compiled is not None else []
+        operators = {node.name: node.operator for node in self._model.description.nodes}
+        return profile.run(executable, arrays, nodes, operators)
 
     def _check_program(self, bound: BoundEngine, shapes: Shapes, program: RunnableProgram) -> None:
         """Do what `_check_outputs` does, before the first run of a program."""

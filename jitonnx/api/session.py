@@ -88,6 +88,10 @@ class InferenceSession(Session):
             warnings.warn(f"InferenceSession does not know the arguments {', '.join(unknown)}", stacklevel=2)
         options = self._sess_options = own_options(sess_options)
         check_entries(options)
+        if not options.use_per_session_threads:
+            from jitonnx.api.environment import check_thread_pool
+
+            check_thread_pool(options)
         check_providers(providers, provider_options, options)
         self._source = kept_source(path_or_bytes)
         if os.environ.get("ORT_LOAD_CONFIG_FROM_MODEL") == "1" and not asks_for_artifact(options):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -195,3 +197,30 @@ def test_providers_that_nobody_knows_and_inputs_that_are_missing(package: Module
         session.run(None, {})
     with pytest.warns(UserWarning), pytest.raises(RuntimeError, match="Unknown Provider Type: InvalidProvider"):
         session.set_providers(["InvalidProvider"])
+
+
+THREADS = """
+import sys, {package} as ort, numpy as np
+options = ort.SessionOptions()
+options.use_per_session_threads = False
+def run():
+    session = ort.InferenceSession(sys.argv[1], options, providers=["CPUExecutionProvider"])
+    return session.run(None, dict(x=np.ones(2, np.float32)))[0].tolist()
+try:
+    run()
+except RuntimeError as error:
+    assert "not configured to use per session threadpools" in str(error)
+    print("refused", end=" ")
+ort.set_global_thread_pool_sizes(2, 1)
+print(run())
+"""
+
+
+@pytest.mark.parametrize("package", ["jitonnx"])
+def test_threads_of_the_process(package: str, tmp_path: Path) -> None:
+    """onnxruntime never lets a process have them whose first session was refused; else it is the same."""
+    path = tmp_path / "m.onnx"
+    path.write_bytes(denoting(0, "N"))
+    command = [sys.executable, "-c", THREADS.format(package=package), str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "refused [-1.0, -1.0]\n"
