@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 MOST_PROGRAMS = 4096
 """Sets of sizes that one bound model may have a program for: each has tables of some KB."""
-_KNOWN = "?bhilqBHILQefdFD"
-"""Characters of the element types that Numba's arrays have."""
+_KNOWN = "?bhilqBHILQfdFD"
+"""Characters of the element types that Numba computes with on CPUs."""
 
 _bound: weakref.WeakValueDictionary[int, BoundModel] = weakref.WeakValueDictionary()
 _numbers = itertools.count(1)

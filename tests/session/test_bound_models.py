@@ -16,6 +16,7 @@ import numba
 import numpy as np
 import pytest
 from numba.core.errors import TypingError
+from onnx import TensorProto, helper
 
 import jitonnx
 from jitonnx.errors import Fail, InvalidArgument
@@ -237,6 +238,9 @@ def test_what_cannot_be_bound() -> None:
     texts = [tensor("x", (2,), STRING)], [tensor("y", (2,), STRING)]
     with pytest.raises(Fail, match=r"'x' is a tensor\(string\)"):
         bind(jitonnx.InferenceSession(model([node("Identity", ["x"], ["y"])], *texts)))
+    halves = [tensor("x", (2,), TensorProto.FLOAT16)], [tensor("y", (2,), TensorProto.FLOAT16)]
+    with pytest.raises(Fail, match=r"'x' is a tensor\(float16\), which Numba has no arrays of"):
+        bind(jitonnx.InferenceSession(model([node("Neg", ["x"], ["y"])], *halves)))
     open_sizes = [tensor("x", (2, 3), FLOAT)], [tensor("y", (2, "N"), INT64)]
     session = jitonnx.InferenceSession(model([node("NonZero", ["x"], ["y"])], *open_sizes))
     with pytest.raises(Fail, match="not one native program"):
@@ -297,3 +301,28 @@ def test_the_example_samples() -> None:
     by_python = space["sample"].py_func(lambda x: session.run(None, {"x": x})[0], start.copy(), 2, steps, 7)
     assert compiled[1] == by_python[1]
     np.testing.assert_array_equal(compiled[0], by_python[0])
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int8", "uint64", "bool"])
+def test_types(dtype: str) -> None:
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    ends = [tensor("x", (2, 3), kind)], [tensor("y", (3, 2), kind)]
+    session = jitonnx.InferenceSession(model([node("Transpose", ["x"], ["y"])], *ends))
+    bound, x = bind(session), np.arange(6).reshape(2, 3).astype(dtype)
+    y = np.zeros((3, 2), dtype)
+    written(bound, x, y)
+    for made in (called(bound, x), y):
+        assert made.dtype == dtype
+        np.testing.assert_array_equal(made, x.T)
+
+
+def test_no_inputs() -> None:
+    @numba.njit
+    def given(bound: Any) -> Any:
+        return bound()
+
+    session = jitonnx.InferenceSession(
+        model([node("RandomNormal", [], ["y"], shape=[2, 3], seed=1.0)], [], [tensor("y", (2, 3))])
+    )
+    bound = bind(session)
+    np.testing.assert_array_equal(given(bound), session.run(None, {})[0])
