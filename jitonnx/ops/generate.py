@@ -26,7 +26,9 @@ FOLDER = Path(__file__).resolve().parent
 CONTRIBUTED = {
     **dict.fromkeys(("Affine", "Crop", "DynamicSlice", "ImageScaler", "ParametricSoftplus", "Scale", "ScaledTanh"), 10),
     "LayerNormalization": 17,
+    "MeanVarianceNormalization": 9,
     "SimplifiedLayerNormalization": None,
+    "ThresholdedRelu": 10,
 }
 """What onnxruntime has in ONNX's own domain, though ONNX has no such operators, and the operator set since which it has
 them no more, or ONNX has them."""
@@ -41,7 +43,7 @@ def schemas_of(domain: str) -> list[Any]:
     if domain.startswith("com.microsoft"):
         found = of_onnxruntime
     else:
-        found = defs.get_all_schemas_with_history()
+        found = [*defs.get_all_schemas_with_history()]
         found += [one for one in of_onnxruntime if is_contributed(one)]
     own = [schema for schema in found if schema.domain == domain]
     return sorted(own, key=lambda schema: (schema.name, schema.since_version))
