@@ -26,7 +26,9 @@ FOLDER = Path(__file__).resolve().parent
 CONTRIBUTED = {
     **dict.fromkeys(("Affine", "Crop", "DynamicSlice", "ImageScaler", "ParametricSoftplus", "Scale", "ScaledTanh"), 10),
     "LayerNormalization": 17,
+    "MeanVarianceNormalization": 9,
     "SimplifiedLayerNormalization": None,
+    "ThresholdedRelu": 10,
 }
 """What onnxruntime has in ONNX's own domain, though ONNX has no such operators, and the operator set since which it has
 them no more, or ONNX has them."""

@@ -11,7 +11,7 @@ FAMILIES = {
     "hashing": "MurmurHash3",
     "linear_algebra": "CDist Inverse",
     "linear_attention": "CausalConvWithState LinearAttention LinearAttentionGate",
-    "experts": "MoE",
+    "experts": "MoE QMoE",
     "matmul": "FusedGemm FusedMatMul MatMulInteger16 TransposeMatMul",
     "nbits": "GatherBlockQuantized MatMulBnb4 MatMulNBits",
     "normalization": (

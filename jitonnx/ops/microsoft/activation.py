@@ -44,11 +44,11 @@ class QuickGelu(Contributed):
 
 
 class GatedAdd(Contributed):
-    """X + Y * gate [..., 1]; the product is rounded to the type."""
+    """X + Y * gate [..., 1], rounded once."""
 
     def compose(self, parts: Parts, x: Value, y: Value, gate: Value) -> Value:
         product = parts.add(Mul(), widened(parts, y), widened(parts, gate))
-        return parts.add(Add(), x, as_type(parts, product, x.dtype))
+        return as_type(parts, parts.add(Add(), widened(parts, x), product), x.dtype)
 
 
 class ScaledSiLU(Contributed):

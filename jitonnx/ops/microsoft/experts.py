@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, ClassVar
+
 import numpy as np
 
 from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import InferenceError
 from jitonnx.ops.composite import Parts
 from jitonnx.ops.microsoft.base import Contributed, of_type
+from jitonnx.ops.microsoft.nbits import MatMulNBits, unpacked
 from jitonnx.ops.onnx.activation import Gelu, Relu, Swish
 from jitonnx.ops.onnx.arithmetic import Add, Clip, Div, Mul
+from jitonnx.ops.onnx.concat_split import Concat
+from jitonnx.ops.onnx.gather import Gather
 from jitonnx.ops.onnx.generators import ConstantOfShape
 from jitonnx.ops.onnx.logic import Greater, Where
 from jitonnx.ops.onnx.matmul import MatMul
@@ -20,6 +26,10 @@ from jitonnx.ops.onnx.shape import Flatten, Reshape, Shape, Transpose, Unsqueeze
 from jitonnx.ops.onnx.slice import Slice
 from jitonnx.ops.onnx.softmax import Softmax
 from jitonnx.ops.parts import as_type, numbers, widened
+from jitonnx.support.records import NamedTuple
+
+Layer = Callable[[Value], Value]
+"""What all experts make of rows [experts or 1, T, size], [experts, T, columns]."""
 
 LAST = np.iinfo(np.int64).max
 ACTIVATIONS = {"relu": Relu(), "gelu": Gelu(approximate="tanh"), "silu": Swish(), "identity": None}
@@ -43,6 +53,9 @@ class MoE(Contributed):
     swiglu_limit: float | None = None
     use_sparse_mixer: bool = False
 
+    among_chosen: ClassVar[bool] = False
+    """Whether the softmax is over the k experts that are chosen, not over all."""
+
     def compose(
         self,
         parts: Parts,
@@ -58,9 +71,18 @@ class MoE(Contributed):
         if w3 is not None or b3 is not None:
             raise InferenceError("fc3_experts_weights are not supported: put them beside fc1's, with swiglu_fusion 1")
         self._check(x, router, w1, w2)
+        return self._mixed(
+            parts,
+            x,
+            router,
+            lambda rows: self._layer(parts, rows, w1, b1),
+            lambda rows: self._layer(parts, rows, w2, b2),
+        )
+
+    def _mixed(self, parts: Parts, x: Value, router: Value, first: Layer, second: Layer) -> Value:
         rows = widened(parts, parts.add(Flatten(axis=len(x.shape) - 1), x))
-        hidden = self._layer(parts, parts.add(Unsqueeze(), rows, numbers(parts, 0)), w1, b1)
-        results = self._layer(parts, self._activated(parts, hidden), w2, b2)
+        hidden = first(parts.add(Unsqueeze(), rows, numbers(parts, 0)))
+        results = second(self._activated(parts, hidden))
         y = self._combined(parts, results, self._factors(parts, widened(parts, router)))
         return parts.add(Reshape(), as_type(parts, y, x.dtype), parts.add(Shape(), x))
 
@@ -82,11 +104,13 @@ class MoE(Contributed):
 
     def _factors(self, parts: Parts, router: Value) -> Value:
         """Each expert's factor for each token, [T, experts]; 0 for those that are not chosen."""
-        probabilities = parts.add(Softmax(axis=1), router)
+        probabilities = router if self.among_chosen else parts.add(Softmax(axis=1), router)
         backwards = [numbers(parts, number) for number in (-1, -LAST - 1, 1, -1)]
         turned = parts.add(Slice(), probabilities, *backwards)  # the later of equals first
         best, places = parts.add_many(TopK(axis=1), (turned, numbers(parts, self.k)), 2)
-        if self.normalize_routing_weights:
+        if self.among_chosen:
+            best = parts.add(Softmax(axis=1), best)
+        elif self.normalize_routing_weights:
             best = parts.add(Div(), best, parts.add(ReduceSum(), best, numbers(parts, 1)))
         zeros = parts.add(ConstantOfShape(), parts.add(Shape(), turned))
         return parts.add(Slice(), parts.add(ScatterElements(axis=1), zeros, places, best), *backwards)
@@ -120,4 +144,92 @@ class MoE(Contributed):
         return parts.add(ReduceSum(keepdims=False), chosen, numbers(parts, 0))
 
 
-OPERATORS = (MoE,)
+class _Weights(NamedTuple):
+    """A layer's weights [experts, columns, size * bits / 8] and what decodes them, all constants but the bias."""
+
+    numbers: Any
+    scales: Any
+    zeros: Any
+    bias: Any
+    bits: int
+
+
+class QMoE(MoE):
+    """MoE of weights of 4 or 8 bits: (q - zero point) * scale, by columns, or by blocks of block_size along rows.
+
+    The softmax is over the k experts that are chosen. Scales are [experts, columns] or [experts, columns, blocks],
+    zero points, packed as weights are, [experts, columns * bits / 8] or [experts, columns, blocks * bits / 8].
+    """
+
+    accuracy_level: int = 0
+    block_size: int | None = None
+    expert_weight_bits: int = 4
+    fc1_expert_weight_bits: int | None = None
+    fc2_expert_weight_bits: int | None = None
+    fc3_expert_weight_bits: int | None = None
+    quant_type: str = "int"
+    weights_prepacked: int = -1
+
+    among_chosen = True
+
+    def compose(self, parts: Parts, x: Value, router: Value, w1: Value, *others: Any) -> Value:
+        s1, b1, w2, s2, b2, w3, s3, b3, z1, z2, z3, *more = (*others, *(None,) * 18)[:18]
+        if self.quant_type != "int" or self.weights_prepacked > 0:
+            raise InferenceError(
+                f"quant_type is {self.quant_type!r}, weights_prepacked {self.weights_prepacked}: integers as they were "
+                "quantised are supported"
+            )
+        if any(one is not None for one in (w3, s3, b3, z3, *more)):
+            raise InferenceError("fc3's weights, router_weights and scales of activations are not supported")
+        self._check(x, router, w1, w2)
+        bits = (self.fc1_expert_weight_bits, self.fc2_expert_weight_bits)
+        first, second = (
+            _Weights(*given, each or self.expert_weight_bits)
+            for given, each in zip(((w1, s1, z1, b1), (w2, s2, z2, b2)), bits, strict=True)
+        )
+        for name, layer in (("fc1", first), ("fc2", second)):
+            if layer.bits not in (4, 8):
+                raise InferenceError(f"weights of {name} have {layer.bits} bits; 4 and 8 are supported")
+            if layer.scales is None:
+                raise InferenceError(f"{name}_scales are missing")
+            if any(one is not None and one.constant is None for one in layer[:3]):
+                raise InferenceError(f"weights, scales and zero points of {name} have to be constants")
+        return self._mixed(
+            parts,
+            x,
+            router,
+            lambda rows: self._decoded(parts, rows, first),
+            lambda rows: self._decoded(parts, rows, second),
+        )
+
+    def _decoded(self, parts: Parts, x: Value, layer: _Weights) -> Value:
+        experts, columns, packed = layer.numbers.constant.shape
+        size = packed * 8 // layer.bits
+        if self.block_size:
+            return self._by_blocks(
+                parts, x, layer, MatMulNBits(K=size, N=columns, block_size=self.block_size, bits=layer.bits)
+            )
+        elements = unpacked(layer.numbers.constant.reshape(experts * columns, -1), layer.bits).astype(np.float32)
+        zeros: Any = np.float32(1 << (layer.bits - 1))
+        if layer.zeros is not None:
+            zeros = unpacked(layer.zeros.constant, layer.bits)[:, :columns].reshape(-1, 1).astype(np.float32)
+        decoded = (elements - zeros) * layer.scales.constant.astype(np.float32).reshape(-1, 1)
+        return self._layer(parts, x, parts.constant(decoded.reshape(experts, columns, size)), layer.bias)
+
+    def _by_blocks(self, parts: Parts, x: Value, layer: _Weights, product: MatMulNBits) -> Value:
+        """Each expert's product for itself, of weights as they are."""
+        experts, results = layer.numbers.constant.shape[0], []
+        for expert in range(experts):
+            shape = (product.N, product.blocks, product.block_size * product.bits // 8)
+            q = parts.constant(np.ascontiguousarray(layer.numbers.constant[expert]).reshape(shape))
+            scales = parts.constant(layer.scales.constant[expert].reshape(-1).astype(np.float32))
+            zeros = None if layer.zeros is None else parts.constant(layer.zeros.constant[expert].reshape(-1))
+            rows = x if x.shape[0] == 1 else parts.add(Gather(axis=0), x, numbers(parts, expert))
+            results.append(parts.add(product, rows, q, scales, zeros))
+        y = parts.add(Concat(axis=0), *results)
+        if layer.bias is None:
+            return y
+        return parts.add(Add(), y, parts.add(Unsqueeze(), widened(parts, layer.bias), numbers(parts, 1)))
+
+
+OPERATORS = (MoE, QMoE)

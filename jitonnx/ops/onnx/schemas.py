@@ -644,6 +644,7 @@ SCHEMAS = {
         "13 data_0*1:T > mean:T | T=3 | ",
     ),
     "MeanVarianceNormalization": (
+        "1 input:T > output:T | T=0 | across_channels:INT normalize_variance:INT",
         "9 X:T > Y:T | T=0 | axes:INTS",
         "13 X:T > Y:T | T=3 | axes:INTS",
     ),
@@ -1113,6 +1114,7 @@ SCHEMAS = {
         "9 X:T > Y:T1 | T=92 T1=23 | max_gram_length:INT! max_skip_count:INT! min_gram_length:INT! mode:STRING! ngram_counts:INTS! ngram_indexes:INTS! pool_int64s:INTS pool_strings:STRINGS weights:FLOATS",
     ),
     "ThresholdedRelu": (
+        "1 X:T > Y:T | T=0 | alpha:FLOAT",
         "10 X:T > Y:T | T=0 | alpha:FLOAT",
         "22 X:T > Y:T | T=3 | alpha:FLOAT",
     ),
