@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from jitonnx import GraphOptimizationLevel, InferenceSession, OrtValue, SessionOptions, errors
 from jitonnx.engine.pipeline import Engine, Settings
+from jitonnx.engine.schedule import Schedule
 from jitonnx.ir.dims import variable
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Graph
@@ -408,6 +409,45 @@ def test_what_a_run_meets_otherwise_than_planned_is_planned_once(monkeypatch: py
             monkeypatch.setattr(Engine, "_compile", None)  # nothing is compiled from now on
     with pytest.raises(errors.Error):
         session.run(None, {"x": numbers(5, 3), "a": np.arange(5) < 2, "b": np.arange(5) < 3})
+
+
+def test_a_run_that_meets_much_otherwise_than_planned_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two sums of rows that only a run counts, both broadcast, the second of what the first one gives: the plan that
+    served the last run is tried first.
+
+    A count that is an element of a shape is not taken for the 0 that copies a size, whatever else did not hold.
+    """
+    nodes = [
+        *(node("Compress", ["x", mask], [f"p{mask}"], axis=0) for mask in "abc"),
+        node("Add", ["pa", "pb"], ["s"]),
+        node("Compress", ["s", "d"], ["pd"], axis=0),
+        node("Add", ["pc", "pd"], ["t"]),
+        node("Shape", ["t"], ["shape"]),
+        node("Reshape", ["t", "shape"], ["r"]),
+        *(node("Relu", [name], [output]) for name, output in (("s", "y"), ("r", "z"))),
+    ]
+    masks = [tensor(mask, ("M" if mask == "d" else "N",), BOOL) for mask in "abcd"]
+    session = InferenceSession(bytes_of(nodes, [tensor("x"), *masks], [tensor("y", None), tensor("z", None)]))
+    tries = []
+    attempt = Schedule.run_owned
+    monkeypatch.setattr(Schedule, "run_owned", lambda *given: (tries.append(1), attempt(*given))[1])
+    x = numbers(9, 3)
+    for counts, first, again in (
+        ((4, 4, 3, 3), 1, 1),
+        ((1, 4, 5, 1), 3, 1),
+        ((1, 6, 7, 1), 1, 1),
+        ((4, 4, 3, 3), 2, 1),
+    ):
+        a, b, c, d = (np.arange(9) < count for count in counts)
+        for most in (first, again):
+            tries.clear()
+            total = x[a] + x[b]
+            rows = d[: len(total)]
+            y, z = session.run(None, {"x": x, "a": a, "b": b, "c": c, "d": rows})
+            np.testing.assert_array_equal(y, np.maximum(total, 0))
+            np.testing.assert_array_equal(z, np.maximum(x[c] + total[rows], 0))
+            assert len(tries) <= most
+    assert session.compile_status.numpy_runs == 0
 
 
 @pytest.mark.parametrize("center", [0, 1])
