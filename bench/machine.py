@@ -372,8 +372,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.machine", description="Describe and measure this machine.")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--threads", type=int, nargs="+", default=sorted({1, cores_allowed()}), help="thread counts")
+    parser.add_argument("--rounds", type=int, default=30, metavar="N", help="rounds of which the best counts (30)")
     arguments = parser.parse_args()
-    report = describe() | {"limits": {threads: _limits(threads) for threads in arguments.threads}}
+    report = describe() | {"limits": {threads: _limits(threads, arguments.rounds) for threads in arguments.threads}}
     if arguments.json:
         print(json.dumps(report, indent=1))
         return
@@ -388,13 +389,14 @@ def main() -> None:
             print(f"  {name:40}{value:10.1f}")
 
 
-def _limits(threads: int) -> dict[str, float]:
-    limits = {"float32 FMA, GFLOP/s": fma_peak(threads), "products of bytes, GOP/s": byte_peak(threads)}
-    limits["products of bfloat16, GFLOP/s"] = bfloat16_peak(threads)
+def _limits(threads: int, rounds: int) -> dict[str, float]:
+    limits = {"float32 FMA, GFLOP/s": fma_peak(threads, rounds), "products of bytes, GOP/s": byte_peak(threads, rounds)}
+    limits["products of bfloat16, GFLOP/s"] = bfloat16_peak(threads, rounds)
     for level, nbytes in working_sets().items():
-        limits[f"copy in {level} ({nbytes >> 10} KiB), GB/s"] = copy_bandwidth(nbytes, threads)
-    limits["read from memory, GB/s"] = read_bandwidth(working_sets()["memory"], threads)
-    limits["copy in memory, streaming stores, GB/s"] = copy_bandwidth(working_sets()["memory"], threads, streaming=True)
+        limits[f"copy in {level} ({nbytes >> 10} KiB), GB/s"] = copy_bandwidth(nbytes, threads, rounds=rounds)
+    far = working_sets()["memory"]
+    limits["read from memory, GB/s"] = read_bandwidth(far, threads, rounds=rounds)
+    limits["copy in memory, streaming stores, GB/s"] = copy_bandwidth(far, threads, streaming=True, rounds=rounds)
     return limits
 
 

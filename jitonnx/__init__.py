@@ -25,6 +25,8 @@ if TYPE_CHECKING:
         OrtDevice,
         OrtDeviceMemoryType,
         OrtDeviceVendorId,
+        OrtEpAssignedNode,
+        OrtEpAssignedSubgraph,
         OrtEpDevice,
         OrtHardwareDevice,
         OrtHardwareDeviceType,
@@ -74,8 +76,6 @@ if TYPE_CHECKING:
     from jitonnx.api.unsupported import (
         ModelCompiler,
         OrtCompileApiFlags,
-        OrtEpAssignedNode,
-        OrtEpAssignedSubgraph,
         OrtEpContextData,
         OrtEpContextDataBuffer,
         OrtExternalInitializerInfo,
@@ -108,6 +108,11 @@ if TYPE_CHECKING:
     )
 
     __version__: str
+    version: str
+
+package_name = "jitonnx"
+cuda_version = ""
+import_capi_exception = None
 
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
 if not os.path.isdir(os.path.join(_FOLDER, "kernels")):
@@ -155,8 +160,8 @@ _PLACES = {
     "LoraAdapter": "api.adapters",
     "ModelCompiler": "api.unsupported",
     "OrtCompileApiFlags": "api.unsupported",
-    "OrtEpAssignedNode": "api.unsupported",
-    "OrtEpAssignedSubgraph": "api.unsupported",
+    "OrtEpAssignedNode": "api.devices",
+    "OrtEpAssignedSubgraph": "api.devices",
     "OrtEpContextData": "api.unsupported",
     "OrtEpContextDataBuffer": "api.unsupported",
     "OrtExternalInitializerInfo": "api.unsupported",
@@ -179,7 +184,7 @@ _PLACES = {
 }
 """The module of each public name."""
 
-_PARTS = ("api", "custom", "errors", "opsets", "versioning")
+_PARTS = ("api", "custom", "errors", "numba", "opsets", "versioning")
 """Modules that code reaches through the package without importing them."""
 
 SHORT_NAMES = {
@@ -189,6 +194,7 @@ SHORT_NAMES = {
     "checker": "jitonnx.model.checker",
     "explain": "jitonnx.tools.explain",
     "info": "jitonnx.tools.info",
+    "onnxruntime_validation": "jitonnx.compat.capi.onnxruntime_validation",
     "session": "jitonnx.api.session",
     "training": "jitonnx.api.training",
 }
@@ -277,7 +283,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "__version__":
+    if name in ("__version__", "version"):
         value: Any = importlib.import_module("jitonnx.api.environment").get_version_string()
     elif name in _PLACES:
         with importlib.import_module("jitonnx.support.fork_safety").critical:

@@ -37,10 +37,12 @@ ALLOWED = {
         "support",
         "target",
     },
-    "numba": {"ir", "ops", "support"},
+    "numba": {"api", "errors", "ir", "ops", "runtime", "support"},
     "compat": {"api", "errors", "support"},
+    "batch": {"api", "errors", "ir", "runtime", "support"},
     "tools": {
         "api",
+        "batch",
         "compat",
         "engine",
         "errors",

@@ -75,6 +75,7 @@ class ModelNode(NamedTuple):
 
     name: str
     """What `origin` calls it in the graph, in rewrites and in the plan."""
+    domain: str
     operator: str
     inputs: tuple[str, ...]
     outputs: tuple[tuple[str, TensorType], ...]
@@ -85,6 +86,7 @@ def model_nodes(graph: Graph) -> list[ModelNode]:
     return [
         ModelNode(
             (node.origin or (node.name,))[0],
+            node.operator.domain,
             node.operator.name,
             tuple(value.name if value is not None else "" for value in node.inputs),
             tuple((value.name, value.type) for value in node.outputs),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from jitonnx.api.enumerations import Enumeration
 from jitonnx.api.providers import CPU
+from jitonnx.support.records import NamedTuple
 
 
 class OrtAllocatorType(Enumeration):
@@ -201,8 +203,7 @@ class OrtMemoryInfo:
     def __init__(self, name: str, allocator_type: OrtAllocatorType, device_id: int, mem_type: OrtMemType) -> None:
         if name not in _MEMORY_NAMES:
             raise RuntimeError(f"Specified device is not supported. Try CreateMemoryInfo_V2. (It is {name!r}.)")
-        self.name, self.allocator_type, self.device_id, self.mem_type = name, allocator_type, device_id, mem_type
-        self.device_mem_type, self.device_vendor_id = OrtDeviceMemoryType.DEFAULT, 0
+        self._told = (name, allocator_type, device_id, mem_type, OrtDeviceMemoryType.DEFAULT, 0)
 
     @classmethod
     def create_v2(
@@ -217,12 +218,49 @@ class OrtMemoryInfo:
     ) -> OrtMemoryInfo:
         """Memory of any name."""
         made = cls("Cpu", allocator_type, device_id, OrtMemType.DEFAULT)
-        made.name, made.device_mem_type, made.device_vendor_id = name, device_mem_type, vendor_id
+        made._told = (name, allocator_type, device_id, OrtMemType.DEFAULT, device_mem_type, vendor_id)
         return made
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self._told[0]
+
+    @property
+    def allocator_type(self) -> OrtAllocatorType:
+        """The kind of allocator that gives it."""
+        return self._told[1]
+
+    @property
+    def device_id(self) -> int:
+        """The number of the device among those of its type."""
+        return self._told[2]
+
+    @property
+    def mem_type(self) -> OrtMemType:
+        """Whose memory it is."""
+        return self._told[3]
+
+    @property
+    def device_mem_type(self) -> OrtDeviceMemoryType:
+        """Whether the host can read it."""
+        return self._told[4]
+
+    @property
+    def device_vendor_id(self) -> int:
+        """The PCI number of the device's maker."""
+        return self._told[5]
 
 
 class OrtArenaCfg:
     """Settings of an arena of onnxruntime's: kept, without effect. Four numbers, or a dict of them; -1: not given."""
+
+    max_mem: int = 0
+    arena_extend_strategy: int = -1
+    initial_chunk_size_bytes: int = -1
+    max_dead_bytes_per_chunk: int = -1
+    initial_growth_chunk_size_bytes: int = -1
+    max_power_of_two_extend_bytes: int = -1
 
     _NAMES = (
         "max_mem",
@@ -237,9 +275,8 @@ class OrtArenaCfg:
         given = max_mem if isinstance(max_mem, Mapping) else dict(zip(self._NAMES, (max_mem, *others), strict=False))
         if unknown := sorted(set(given) - set(self._NAMES)):
             raise RuntimeError(f"Invalid OrtArenaCfg option: {unknown[0]}; there are {', '.join(self._NAMES)}")
-        self.max_mem = given.get("max_mem", 0)
-        for name in self._NAMES[1:]:
-            setattr(self, name, given.get(name, -1))
+        for name, value in given.items():
+            setattr(self, name, operator.index(value))
 
 
 def create_and_register_allocator(memory: OrtMemoryInfo, arena: OrtArenaCfg | None) -> None:
@@ -293,6 +330,30 @@ class OrtEpDevice:
     def create_sync_stream(self, *_: Any) -> NoReturn:
         """RuntimeError: a CPU has no streams."""
         raise RuntimeError("a CPU has no streams to synchronise with")
+
+
+class OrtEpAssignedNode(NamedTuple):
+    """A node that an execution provider runs."""
+
+    name: str
+    domain: str
+    op_type: str
+
+
+class OrtEpAssignedSubgraph:
+    """Nodes that an execution provider runs."""
+
+    def __init__(self, nodes: Sequence[OrtEpAssignedNode]) -> None:
+        self._nodes = list(nodes)
+
+    @property
+    def ep_name(self) -> str:
+        """The execution provider: the CPU's."""
+        return CPU
+
+    def get_nodes(self) -> list[OrtEpAssignedNode]:
+        """The nodes."""
+        return list(self._nodes)
 
 
 _DEVICE = OrtEpDevice()

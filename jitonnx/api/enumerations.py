@@ -8,6 +8,16 @@ import enum
 class Enumeration(enum.IntEnum):
     """What onnxruntime's enumerations are: members are ints and print as `Class.MEMBER` under every Python."""
 
+    @property
+    def name(self) -> str:
+        """A member's name. (A property of the class, too, as in onnxruntime.)"""
+        return self._name_
+
+    @property
+    def value(self) -> int:
+        """A member's number."""
+        return int(self)
+
     def __str__(self) -> str:
         return f"{type(self).__name__}.{self.name}"
 

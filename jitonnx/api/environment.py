@@ -5,10 +5,18 @@ from __future__ import annotations
 import operator
 import platform
 import sys
+from typing import TYPE_CHECKING
 
 from jitonnx.api.providers import ALL, CPU
+from jitonnx.errors import RuntimeException
 from jitonnx.support import draws
 from jitonnx.support.versions import VERSION
+
+if TYPE_CHECKING:
+    from jitonnx.api.options import SessionOptions
+
+_GLOBAL_POOL: set[bool] = set()
+"""Not empty once `set_global_thread_pool_sizes` was called."""
 
 INTERFACE_VERSION = "1.31.1"
 """The version of onnxruntime whose interface this is: what code that takes jitonnx for onnxruntime is told."""
@@ -65,7 +73,20 @@ def set_default_logger_verbosity(level: int) -> None:
 
 
 def set_global_thread_pool_sizes(intra_op_num_threads: int = 0, inter_op_num_threads: int = 0) -> None:
-    """Accepted, without effect: sessions with as many threads share them in any case."""
+    """Say that sessions may have `use_per_session_threads` = False; sessions with as many threads share them in any
+    case. TypeError for what is no integer."""
+    operator.index(intra_op_num_threads), operator.index(inter_op_num_threads)
+    _GLOBAL_POOL.add(True)
+
+
+def check_thread_pool(options: SessionOptions) -> None:
+    """RuntimeException for options that ask for threads of the process where no `set_global_thread_pool_sizes` was."""
+    if not options.use_per_session_threads and not _GLOBAL_POOL:
+        raise RuntimeException(
+            "When the session is not configured to use per session threadpools, the env must be created with the "
+            "CreateEnvWithGlobalThreadPools API: call set_global_thread_pool_sizes first, or leave "
+            "use_per_session_threads as it is"
+        )
 
 
 def print_debug_info() -> None:

@@ -17,7 +17,7 @@ from jitonnx.ir.declaration import Declaration, is_named
 from jitonnx.ir.defects import is_defect
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.dtypes import DType, of_numpy
-from jitonnx.ir.strings import TEXT_KINDS, string_array
+from jitonnx.ir.strings import may_hold_text, string_array
 from jitonnx.support import fork_safety
 
 _PLEASE_FIX = "Please fix either the inputs/outputs or the model."
@@ -216,8 +216,8 @@ def _kinds(array: np.ndarray) -> str:
 
 
 def _strings(array: np.ndarray, declared: Declaration) -> np.ndarray:
-    """An array of its own with the texts as str. Bytes are decoded as UTF-8; anything else is refused."""
-    if array.dtype.kind not in TEXT_KINDS:
+    """An array of its own with the texts as str. Bytes are decoded as UTF-8, other objects written out."""
+    if not may_hold_text(array.dtype):
         _check_type(array, declared)
     try:
         return string_array(array, f"input {declared.name!r}")

@@ -11,13 +11,18 @@ import numpy as np
 from jitonnx.errors import InvalidArgument
 from jitonnx.ir.declaration import Declaration, is_named
 from jitonnx.ir.dtypes import DType
-from jitonnx.runtime.program import TensorSpec, beyond_memory
+from jitonnx.runtime.program import Shapes, TensorSpec, beyond_memory
 from jitonnx.support.records import dataclass
 
 Shape = tuple[int, ...]
 
 Size = int | tuple[int, int]
 """A size, or the least and the largest of a range."""
+
+NamedShapes = Mapping[str, Sequence[Size]]
+"""Shapes by the inputs' names."""
+Ends = tuple[Shapes, Shapes]
+"""The least and the largest shapes of the inputs, in order; the same for one set of shapes."""
 
 DEFAULT_SIZE = 1
 """The size of a dimension that the model leaves open and nobody gives."""
@@ -45,6 +50,20 @@ def ends(shapes: Mapping[str, Sequence[Size]]) -> tuple[dict[str, Shape], dict[s
     for name, shape in shapes.items():
         low[name], high[name] = (tuple(_end(name, size, which) for size in shape) for which in (0, 1))
     return low, high
+
+
+def ends_in_order(
+    declared: Sequence[Declaration], shapes: NamedShapes, usual: Mapping[str, Sequence[int | None]]
+) -> Ends:
+    """The ends of shapes, completed by what the model says. usual: as for `choose_shapes`.
+
+    InvalidArgument for shapes that do not fit or leave something open.
+    """
+    low, high = (choose_shapes(declared, end, usual=usual) for end in ends(shapes))
+    if low.assumed:
+        given = ", ".join(f"{name}={list(shape)}" for name, shape in shapes.items()) or "nothing"
+        raise InvalidArgument(f"the shapes leave {', '.join(low.assumed)} open (given: {given})")
+    return low.in_order(declared), high.in_order(declared)
 
 
 def joined(low: Mapping[str, Shape], high: Mapping[str, Shape]) -> dict[str, tuple[Size, ...]]:

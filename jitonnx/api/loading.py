@@ -314,7 +314,7 @@ class OpenedModel:
         """Take everything from an artifact. Fail tells what is wrong with it."""
         self._check_options()
         options = self._options
-        if options.replaced_initializers() or options.fixed_dimensions():
+        if options.replaced_initializers() or options.fixed_dimensions() or options.overrides() is not None:
             raise Fail("initializers and dimensions can be replaced in a model, but not in an artifact made of it")
         if options.optimized_model_filepath:
             raise Fail(
@@ -437,10 +437,10 @@ class OpenedModel:
 
         self._check_options()
         options = self._options
-        if options.entry(MODEL_FORMAT) not in (None, "", "ONNX"):
+        if options.entry(MODEL_FORMAT) not in (None, "", "ONNX", "ORT"):
             raise Fail(
-                f"models of the format {options.entry(MODEL_FORMAT)!r} cannot be read; give an ONNX file, or an "
-                f"artifact as {ARTIFACT_FORMAT!r}"
+                f"models of the format {options.entry(MODEL_FORMAT)!r} cannot be read; give an ONNX file, one of "
+                f"onnxruntime's own format as 'ORT', or an artifact as {ARTIFACT_FORMAT!r}"
             )
         model = load(
             source,
@@ -448,6 +448,8 @@ class OpenedModel:
             registry=options.registry(),
             strict=options.entry(STRICT) == "1",
             verify=switch(options, VERIFY, False),
+            overrides=options.overrides(),
+            format=options.entry(MODEL_FORMAT) or None,
         )
         self.files.update(model.files)
         with explained():

@@ -22,6 +22,7 @@ from jitonnx.api.enumerations import (
 if TYPE_CHECKING:
     from jitonnx.api.adapters import LoraAdapter
     from jitonnx.ir.operator import Operator
+    from jitonnx.model.overrides import Overrides
     from jitonnx.ops.registry import Registry
 
 _T = TypeVar("_T")
@@ -79,6 +80,15 @@ def _instance(value: Any, kind: type[_T]) -> _T:
     return value
 
 
+def _fixed_size(name: str, size: Any) -> int:
+    """The size that a dimension is given. TypeError for no integer, InvalidArgument for a negative one."""
+    if not hasattr(size, "__index__"):
+        raise TypeError(f"give the size of dimension {name!r} as an int; got {size!r}")
+    if operator.index(size) < 0:
+        raise errors.InvalidArgument(f"dimension {name!r} is fixed to {size}; give a size of at least 0")
+    return operator.index(size)
+
+
 class _Options:
     """What session and run options share: attributes, entries by key, copying and pickling."""
 
@@ -124,12 +134,15 @@ class SessionOptions(_Options):
     An unknown attribute is an AttributeError, a value of a wrong type a TypeError.
     """
 
-    __slots__ = ("_custom", "_dimensions", "_initializers", "_providers")
+    __slots__ = ("_custom", "_denotations", "_dimensions", "_external", "_files", "_initializers", "_providers")
 
     def __init__(self) -> None:
         super().__init__()
         self._dimensions: dict[str, int] = {}
+        self._denotations: dict[str, int] = {}
         self._initializers: dict[str, Any] = {}
+        self._external: dict[str, Any] = {}
+        self._files: dict[str, Any] = {}
         self._providers: list[tuple[str, dict[str, str]]] = []
         self._custom: list[type[Operator]] = []
 
@@ -228,7 +241,8 @@ class SessionOptions(_Options):
         """
         unread = ("intra_op_num_threads", "log_severity_level", "log_verbosity_level", "logid", "profile_file_prefix")
         values = sorted((name, value) for name, value in self._values.items() if name not in unread)
-        return repr((values, sorted(self._entries.items()), sorted(self._dimensions.items())))
+        sizes = sorted(self._dimensions.items()), sorted(self._denotations.items())
+        return repr((values, sorted(self._entries.items()), *sizes))
 
     def fixed_dimensions(self) -> dict[str, int]:
         """The sizes given by `add_free_dimension_override_by_name`. (Not in onnxruntime.)"""
@@ -237,6 +251,18 @@ class SessionOptions(_Options):
     def replaced_initializers(self) -> dict[str, Any]:
         """What `add_initializer` was given. (Not in onnxruntime.)"""
         return dict(self._initializers)
+
+    def overrides(self) -> Overrides | None:
+        """What takes the place of what the model says, before it is read; None if nothing. (Not in onnxruntime.)"""
+        if not (self._external or self._files or self._denotations):
+            return None
+        from jitonnx.model.overrides import Overrides
+
+        return Overrides(dict(self._external), dict(self._files), dict(self._denotations))
+
+    def has_weights(self) -> bool:
+        """Whether weights were given that are not the model's. (Not in onnxruntime.)"""
+        return bool(self._initializers or self._external or self._files)
 
     def load_cancelled(self) -> bool:
         """What `set_load_cancellation_flag` was given last. (Not in onnxruntime.)"""
@@ -247,37 +273,48 @@ class SessionOptions(_Options):
 
         InvalidArgument for a negative size.
         """
-        if not isinstance(name, str) or not hasattr(size, "__index__"):
-            raise TypeError(f"give the name of a dimension, a str, and its size, an int; got {name!r} and {size!r}")
-        if operator.index(size) < 0:
-            raise errors.InvalidArgument(f"dimension {name!r} is fixed to {size}; give a size of at least 0")
-        self._dimensions[name] = operator.index(size)
+        self._dimensions[_instance(name, str)] = _fixed_size(name, size)
 
-    def add_free_dimension_override_by_denotation(self, denotation: str, size: int) -> NoReturn:
-        """Not supported: NotImplemented."""
-        raise errors.NotImplemented(
-            "dimensions can be fixed by name (add_free_dimension_override_by_name), but not by denotation as yet"
-        )
+    def add_free_dimension_override_by_denotation(self, denotation: str, size: int) -> None:
+        """Fix the size of the inputs' dimensions that denote this, "DATA_BATCH" for instance, in capitals or not.
+
+        InvalidArgument for a negative size, and at the session for a dimension that the model fixes to another one.
+        """
+        self._denotations[_instance(denotation, str).lower()] = _fixed_size(denotation, size)
 
     def add_initializer(self, name: str, value: Any) -> None:
         """Use `value` (an array, or an object with `.numpy()`) in the place of the model's initializer `name`."""
         self._initializers[_instance(name, str)] = value.numpy() if hasattr(value, "numpy") else value
 
     def add_external_initializers(self, names: Sequence[str], values: Sequence[Any]) -> None:
-        """`add_initializer` for several."""
+        """Use these values in the place of the model's initializers of these names, whose files are not looked for.
+
+        values: arrays, or objects with `.numpy()`; their memory is used as it is. RuntimeError for another number of
+        names; at the session Fail for a name that is no initializer's, and for another type or shape.
+        """
         if len(names) != len(values):
             raise errors.Error(f"{len(names)} names were given for {len(values)} initializers")
         for name, value in zip(names, values, strict=True):
-            self.add_initializer(name, value)
+            self._external[_instance(name, str)] = value.numpy() if hasattr(value, "numpy") else value
 
     def add_external_initializers_from_files_in_memory(
         self, names: Sequence[str], buffers: Sequence[Any], lengths: Sequence[int]
-    ) -> NoReturn:
-        """Not supported: NotImplemented."""
-        raise errors.NotImplemented(
-            "external data is read from files: load the model from its path, or give the folder as the entry "
-            "session.model_external_initializers_file_folder_path"
-        )
+    ) -> None:
+        """Take the contents of the files that hold the model's external data from memory, which is used as it is.
+
+        names: of the files, as the model has them. buffers: bytes, or anything contiguous that gives its memory.
+        lengths: how many bytes of each. RuntimeError for lists of different lengths; at the session Fail for external
+        data in another file, or beyond the end.
+        """
+        import numpy as np
+
+        if not len(names) == len(buffers) == len(lengths):
+            raise errors.Error(f"{len(names)} names, {len(buffers)} buffers and {len(lengths)} lengths were given")
+        for name, buffer, length in zip(names, buffers, lengths, strict=True):
+            content = np.frombuffer(memoryview(buffer).cast("B"), np.uint8)
+            if not 0 <= operator.index(length) <= content.nbytes:
+                raise errors.InvalidArgument(f"the file {name!r} has {content.nbytes} bytes in memory, not {length}")
+            self._files[_instance(name, str)] = content[:length]
 
     def register_custom_ops(self, *declarations: type[Operator]) -> None:
         """Let the models of sessions with these options use operators written in Python (see `jitonnx.custom`).

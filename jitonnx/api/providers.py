@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from jitonnx.api.options import SessionOptions
-from jitonnx.errors import InvalidArgument
+from jitonnx.errors import Error, InvalidArgument
 
 CPU = "CPUExecutionProvider"
 
@@ -49,6 +49,14 @@ def check_providers(providers: Any, provider_options: Any, options: SessionOptio
         raise InvalidArgument(
             f"the session configuration entry {_FORBIDS_CPU} is 1, but jitonnx runs models on the CPU alone"
         )
+
+
+def check_known(providers: Any) -> None:
+    """RuntimeError for names that onnxruntime does not know either."""
+    for entry in [providers] if isinstance(providers, str) else providers or ():
+        name, _ = _parts(entry)
+        if name not in ALL:
+            raise Error(f"Unknown Provider Type: {name}; there are {', '.join(ALL)}")
 
 
 def check_and_normalize_provider_args(

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import functools
 import warnings
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from jitonnx.engine.pipeline import Engine
     from jitonnx.engine.programs import RunnableProgram
     from jitonnx.engine.resized import Resized
+    from jitonnx.runtime.executable import Executable
     from jitonnx.runtime.program import Shapes
 
     AnyEngine: TypeAlias = Engine | SavedEngine | BackgroundEngine
@@ -80,6 +82,13 @@ class _Resized(NamedTuple):
     as_declared: bool
 
 
+class Closable(Protocol):
+    """What refuses to be used from a time on."""
+
+    def close(self) -> None:
+        """Refuse from now on."""
+
+
 class Runs:
     """The runs of a session's model. profile: where times are noted, if they are."""
 
@@ -98,6 +107,8 @@ class Runs:
         """Gives all outputs for feeds like those of the last run; None if anything about them is unusual."""
         self._resized: _Resized | None = None
         """What runs inputs of new sizes that are like the last ones."""
+        self._closing: weakref.WeakSet[Closable] = weakref.WeakSet()
+        """What is closed with the session."""
         self.warm_up()
 
     def warm_up(self) -> None:
@@ -116,6 +127,34 @@ class Runs:
         """Refuse further runs; those that have begun end well."""
         self._is_closed = True
         self.entry = _closed
+        for one in list(self._closing):
+            one.close()
+
+    def close_with_session(self, one: Closable) -> None:
+        """Have something closed when the session is, or now if it is already."""
+        self._closing.add(one)
+        if self._is_closed:
+            one.close()
+
+    def program(self, shapes: Shapes) -> RunnableProgram | None:
+        """The program for inputs of these shapes; None where a run is more than one native call.
+
+        Waits for what is compiled in the background. Errors as for runs of such shapes.
+        """
+        self.check_open()
+        main = self._model.main
+        self._check_agreement(main, shapes)
+        with explained():
+            main.engine.complete()
+            while True:
+                try:
+                    program = main.engine.program(shapes)
+                    break
+                except Exception as error:
+                    main = self._model.exchanged(main, error)
+        if program is not None:
+            self._check_program(main, shapes, program)
+        return program
 
     def _expect(self, entry: Callable[[Any], Outputs | None]) -> None:
         """Let the next run be like one of this entry."""
@@ -237,7 +276,7 @@ class Runs:
             check_shapes(self._names, [spec.shape for spec in program.executable.program.outputs], targets)
             direct = in_place(program.executable, arrays, targets)
             call = program.executable.call(arrays, direct)
-            outputs = call.run() if profile is None else profile.run(program.executable, arrays)
+            outputs = call.run() if profile is None else self._timed(profile, bound, program.executable, arrays, shapes)
             if profile is None and all_in_place(bound.names, feeds, arrays, direct, targets):
                 return Placed(outputs, call.run)
         check_shapes(self._names, [np.shape(output) for output in outputs], targets)
@@ -264,7 +303,7 @@ class Runs:
         self._check_program(bound, shapes, program)
         self._expect_like(bound, shapes)
         if profile is not None:
-            return profile.run(program.executable, arrays)
+            return self._timed(profile, bound, program.executable, arrays, shapes)
         if program.entry is not None:
             self._expect(program.entry)
         return program.run(arrays)
@@ -343,6 +382,18 @@ class Runs:
     def _refuses(self) -> bool:
         """Whether some programs may not be run, since they contradict what is declared."""
         return self._strict and self._contradicted
+
+    def _timed(
+        self, profile: Profile, bound: BoundEngine, executable: Executable, arrays: list[np.ndarray], shapes: Shapes
+    ) -> Outputs:
+        """The outputs of a run that is written down, step by step, with the nodes that steps stand for."""
+        from jitonnx.engine.pipeline import Engine
+
+        engine = bound.engine
+        compiled = engine.serving(shapes).compiled if isinstance(engine, Engine) else None
+        nodes = [call.origin for call in compiled.plan.calls] if compiled is not None else []
+        operators = {node.name: node.operator for node in self._model.description.nodes}
+        return profile.run(executable, arrays, nodes, operators)
 
     def _check_program(self, bound: BoundEngine, shapes: Shapes, program: RunnableProgram) -> None:
         """Do what `_check_outputs` does, before the first run of a program."""

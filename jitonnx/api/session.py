@@ -22,12 +22,13 @@ from jitonnx.api.entries import (
     PRECISION,
     PRECISION_BOUND,
     STRICT,
+    asks_for_artifact,
     check_entries,
 )
 from jitonnx.api.loading import OpenedModel
 from jitonnx.api.options import RunOptions, SessionOptions
 from jitonnx.api.providers import check_providers
-from jitonnx.api.running import Outputs, Runs, explained
+from jitonnx.api.running import Closable, Outputs, Runs, explained
 from jitonnx.api.saved.engine import SavedEngine
 from jitonnx.api.session_base import Session
 from jitonnx.errors import Fail
@@ -41,10 +42,12 @@ if TYPE_CHECKING:
     from jitonnx.api.auto_precision import PrecisionChoice
     from jitonnx.api.compiled_model import CompiledModel
     from jitonnx.api.inner_session import InnerSession
+    from jitonnx.api.inputs import Ends, NamedShapes
     from jitonnx.api.profiling import Profile
-    from jitonnx.api.saved.saving import NamedShapes
     from jitonnx.engine.pipeline import Engine
+    from jitonnx.engine.programs import RunnableProgram
     from jitonnx.engine.protocol import CompileStatus
+    from jitonnx.runtime.program import Shapes
 
 _KNOWN_KEYWORDS = {"enable_fallback", "read_config_from_model", "disabled_optimizers"}
 
@@ -85,8 +88,16 @@ class InferenceSession(Session):
             warnings.warn(f"InferenceSession does not know the arguments {', '.join(unknown)}", stacklevel=2)
         options = self._sess_options = own_options(sess_options)
         check_entries(options)
+        if not options.use_per_session_threads:
+            from jitonnx.api.environment import check_thread_pool
+
+            check_thread_pool(options)
         check_providers(providers, provider_options, options)
         self._source = kept_source(path_or_bytes)
+        if os.environ.get("ORT_LOAD_CONFIG_FROM_MODEL") == "1" and not asks_for_artifact(options):
+            from jitonnx.api.model_config import configured
+
+            options = self._sess_options = configured(options, self._source)
         self._providers_asked = (providers, provider_options)
         self._disabled = disabled_rewrites(kwargs.get("disabled_optimizers") or (), options)
         profile = _profile(options)
@@ -232,6 +243,36 @@ class InferenceSession(Session):
     def engine(self) -> Engine | SavedEngine:
         """The compiled model's engine; waits for it. (Not in onnxruntime.)"""
         return self.compiled_model.engine
+
+    def shape_ends(self, shapes: NamedShapes | None) -> Ends:
+        """The least and the largest shapes of the inputs, in order: of shapes by name as for `save`, which may leave
+        out what the model says; None: those that the model takes if it takes no others. (Not in onnxruntime.)
+
+        InvalidArgument for shapes that do not fit or leave something open.
+        """
+        self.wait_until_compiled()
+        engine, declared = self._model.made, self._model.description.inputs
+        assert engine is not None, "Bug: an engine is made by now"
+        if shapes is None and engine.only_shapes is not None:
+            return engine.only_shapes, engine.only_shapes
+        with fork_safety.critical:
+            from jitonnx.api.inputs import ends_in_order
+        return ends_in_order(declared, shapes or {}, engine.usual_sizes)
+
+    def native_program(self, shapes: Shapes, user: Closable) -> RunnableProgram:
+        """The program for inputs of these shapes, in order; `user` is closed with the session. (Not in onnxruntime.)
+
+        Waits for what is compiled in the background. Errors are those of runs, and Fail for a model that is more than
+        one native program.
+        """
+        self._runs.close_with_session(user)
+        program = self._runs.program(shapes)
+        if program is None:
+            raise Fail(
+                f"{self.title} is not one native program for inputs of the shapes {', '.join(map(str, shapes))}: some "
+                "nodes are evaluated on NumPy, or have sizes that only a run can tell; `jitonnx explain` says which"
+            )
+        return program
 
     def wait_until_compiled(self, timeout: float | None = None) -> bool:
         """Wait up to `timeout` seconds (None: as long as it takes) for compiling in the background; whether it is done.

@@ -8,15 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from jitonnx import errors
+from jitonnx.api.entries import RECORD_ASSIGNMENT
 from jitonnx.api.options import RunOptions, SessionOptions
-from jitonnx.api.providers import CPU, check_providers
+from jitonnx.api.providers import CPU, check_known, check_providers
 from jitonnx.api.running import Runs, obeying
 from jitonnx.support import fork_safety
 from jitonnx.support.metadata import NodeArg
 
 if TYPE_CHECKING:
     from jitonnx.api.binding import IOBinding
-    from jitonnx.api.devices import OrtDevice, OrtEpDevice, OrtMemoryInfo
+    from jitonnx.api.devices import OrtDevice, OrtEpAssignedSubgraph, OrtEpDevice, OrtMemoryInfo
     from jitonnx.api.session import InferenceSession
     from jitonnx.api.values import OrtValue
 
@@ -98,8 +99,9 @@ class Session:
         return {CPU: {}}
 
     def set_providers(self, providers: Any = None, provider_options: Any = None) -> None:
-        """Warn of providers that jitonnx does not have. Nothing else changes."""
+        """Warn of providers that jitonnx does not have, and change nothing else. RuntimeError for unknown names."""
         check_providers(providers, provider_options, self._sess_options)
+        check_known(providers)
 
     def disable_fallback(self) -> None:
         """Accepted, without effect: there is no provider to fall back from."""
@@ -139,11 +141,20 @@ class Session:
     def release_captured_graph(self, graph_annotation_id: int = 0) -> None:
         """Accepted, without effect: no graphs are captured."""
 
-    def get_provider_graph_assignment_info(self) -> NoReturn:
-        """NotImplemented: `jitonnx explain` tells what became of each node."""
-        raise errors.NotImplemented(
-            "all nodes are the CPU's; jitonnx.tools.explain and `jitonnx explain` tell more of each"
-        )
+    def get_provider_graph_assignment_info(self) -> list[OrtEpAssignedSubgraph]:
+        """Each node of the model, as the CPU's. (`jitonnx explain` tells what became of it.)
+
+        Fail unless the configuration entry session.record_ep_graph_assignment_info is "1".
+        """
+        from jitonnx.api.devices import OrtEpAssignedNode, OrtEpAssignedSubgraph
+
+        if self._sess_options.entry(RECORD_ASSIGNMENT) != "1":
+            raise errors.Fail(
+                f"Session configuration entry '{RECORD_ASSIGNMENT}' must be set to \"1\" to retrieve EP graph "
+                "assignment information."
+            )
+        nodes = cast("InferenceSession", self).model_nodes
+        return [OrtEpAssignedSubgraph([OrtEpAssignedNode(node.name, node.domain, node.operator)]) for node in nodes]
 
     @property
     def _providers(self) -> list[str]:

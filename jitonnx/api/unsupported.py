@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from jitonnx import errors
 from jitonnx.api.enumerations import Enumeration
+from jitonnx.api.providers import CPU
 from jitonnx.support.records import NamedTuple
+
+if TYPE_CHECKING:
+    from jitonnx.api.devices import OrtEpDevice, OrtHardwareDevice
+
+_COMPATIBILITY = "ep_compatibility_info."
+"""How the keys of a model's metadata begin under which execution providers leave what they need."""
 
 
 class _Refused:
@@ -15,6 +23,9 @@ class _Refused:
     why: ClassVar[str]
 
     def __init__(self, *_: Any, **__: Any) -> None:
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
         raise errors.NotImplemented(f"{type(self).__name__}: {self.why}")
 
 
@@ -23,27 +34,49 @@ class ModelCompiler(_Refused):
 
     why = "models are not compiled for execution providers; `jitonnx compile` and InferenceSession.save compile them"
 
+    def compile_to_file(self, output_model_path: str | None = None) -> NoReturn:
+        """There is no compiler that could be asked."""
+        self._refuse()
+
+    def compile_to_bytes(self) -> NoReturn:
+        """There is no compiler that could be asked."""
+        self._refuse()
+
+    def compile_to_stream(self, write_function: Callable[[bytes], None]) -> NoReturn:
+        """There is no compiler that could be asked."""
+        self._refuse()
+
+    def set_ep_context_data_write_func(self, write_function: Callable[..., Any]) -> NoReturn:
+        """There is no compiler that could be asked."""
+        self._refuse()
+
+    def clear_ep_context_data_write_func(self) -> NoReturn:
+        """There is no compiler that could be asked."""
+        self._refuse()
+
 
 class OrtSyncStream(_Refused):
     """A stream of a device."""
 
     why = "a CPU has no streams"
 
-
-class OrtEpAssignedNode(_Refused):
-    """A node that an execution provider has got."""
-
-    why = "jitonnx.tools.explain tells what became of each node"
-
-
-class OrtEpAssignedSubgraph(OrtEpAssignedNode):
-    """Nodes that an execution provider has got."""
+    def get_handle(self) -> NoReturn:
+        """There is no stream that could be asked."""
+        self._refuse()
 
 
 class OrtEpContextData(_Refused):
     """What an execution provider keeps in a model."""
 
     why = "there is no execution provider but the CPU's"
+
+    def read(self, *_: Any) -> NoReturn:
+        """There is nothing to read."""
+        self._refuse()
+
+    def size(self) -> NoReturn:
+        """There is nothing to measure."""
+        self._refuse()
 
 
 class OrtEpContextDataBuffer(OrtEpContextData):
@@ -73,6 +106,60 @@ class OrtCompiledModelCompatibility(Enumeration):
     EP_SUPPORTED_OPTIMAL = 1
     EP_SUPPORTED_PREFER_RECOMPILATION = 2
     EP_UNSUPPORTED = 3
+
+
+class OrtDeviceEpIncompatibilityReason(Enumeration):
+    """Why a device does not suit an execution provider."""
+
+    NONE = 0
+    DRIVER_INCOMPATIBLE = 1
+    DEVICE_INCOMPATIBLE = 2
+    MISSING_DEPENDENCY = 4
+    UNKNOWN = -(2**31)
+
+
+class SessionObjectInitializer:
+    """What onnxruntime's inner sessions were once made with; `get_session_initializer` gives one."""
+
+
+def get_session_initializer() -> SessionObjectInitializer:
+    """Something that nothing asks for any more."""
+    return SessionObjectInitializer()
+
+
+def get_model_compatibility_for_ep_devices(devices: Sequence[OrtEpDevice], info: str) -> OrtCompiledModelCompatibility:
+    """EP_NOT_APPLICABLE: the CPU runs no model that was compiled for another device. InvalidArgument for no devices."""
+    if not devices:
+        raise errors.InvalidArgument("Invalid argument provided to GetModelCompatibilityForEpDevices: no device")
+    return OrtCompiledModelCompatibility.EP_NOT_APPLICABLE
+
+
+def get_hardware_device_ep_incompatibility_details(name: str, device: OrtHardwareDevice) -> dict[str, Any]:
+    """Nothing speaks against the CPU for the CPU's provider. InvalidArgument for others."""
+    if name != CPU:
+        raise errors.InvalidArgument(f"No valid factory found for execution provider '{name}'.")
+    return {"reasons_bitmask": 0, "notes": None, "error_code": 0}
+
+
+def get_compatibility_info_from_model(path: str, name: str) -> str | None:
+    """What a model's metadata tells of an execution provider that compiled it; None if nothing.
+
+    NoSuchFile, InvalidProtobuf.
+    """
+    from jitonnx.model.load import parsed
+
+    return _compatibility(parsed(path)[0].metadata_props, name)
+
+
+def get_compatibility_info_from_model_bytes(data: Any, name: str) -> str | None:
+    """`get_compatibility_info_from_model` of a model's bytes."""
+    from jitonnx.model.load import parsed
+
+    return _compatibility(parsed(bytes(memoryview(data)))[0].metadata_props, name)
+
+
+def _compatibility(metadata: Any, name: str) -> str | None:
+    return next((entry.value for entry in metadata if entry.key == _COMPATIBILITY + name), None)
 
 
 def register_execution_provider_library(name: str, path: str) -> None:

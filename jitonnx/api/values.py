@@ -13,7 +13,7 @@ from jitonnx import errors
 from jitonnx.api.devices import OrtDevice, OrtMemoryInfo, cpu_alone
 from jitonnx.errors import InvalidArgument
 from jitonnx.ir.dtypes import DType, of_numpy
-from jitonnx.ir.strings import TEXT_KINDS, string_array
+from jitonnx.ir.strings import may_hold_text, string_array
 from jitonnx.support import fork_safety
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class OrtValue:
         """
         cpu_alone(device_type, device_id, vendor_id)
         elements = np.asarray(numpy_obj)
-        if elements.dtype.kind in TEXT_KINDS:
+        if may_hold_text(elements.dtype):
             return cls.of(_strings(elements), DType.STRING)
         dtype = _of_numpy(elements.dtype)
         elements = np.require(elements, elements.dtype.newbyteorder("="), ["C", "A"]).reshape(elements.shape)

@@ -87,8 +87,7 @@ def _of_numba() -> str:
 
 @functools.cache
 def _library_digest() -> str:
-    """A digest of the kernel library, of what it is written in, and of this package: code written anew is never taken
-    from the cache."""
-    return source_digest(
-        *map(package_folder, ("jitonnx.kernels", "jitonnx.emit")), os.path.dirname(__file__), cache=KernelCache()
-    )
+    """A digest of the kernel library, of what it is written in, of this package, and of the expressions that it asks
+    and rewrites: code written anew is never taken from the cache."""
+    packages = ("jitonnx.kernels", "jitonnx.emit", "jitonnx.ir.computation")
+    return source_digest(*map(package_folder, packages), os.path.dirname(__file__), cache=KernelCache())

@@ -537,7 +537,7 @@ class _Loop:
         for place, index in step.stacked:
             rows = self._rows[index]
             at = len(rows) - self._number if self._step.writes_back[index] else self._number - 1
-            self._states[place] = rows[at].copy()  # a view would not outlive a change of the number of rows
+            self._states[place] = np.array(rows[at])  # a view would not outlive a change of the number of rows
 
 
 class _Parts(NamedTuple):

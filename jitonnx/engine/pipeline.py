@@ -391,8 +391,9 @@ class Engine(ModelEngine):
         if engine is None:
             assert self._source is not None, "Bug: what a run tells was not checked before it"
             return self.pending.on_numpy(self._source, inputs)
-        self._last_met = engine
-        return engine.run(inputs)
+        results = engine.run(inputs)
+        self._last_met = engine._last_met or engine  # behind several assumptions, the one that served the run
+        return results
 
     def _run_otherwise(self, inputs: Sequence[Any], why: OutOfBounds | None = None) -> list[Any]:
         """Do what `run` does for inputs that this engine's plan has turned out to be wrong for."""

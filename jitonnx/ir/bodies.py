@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from jitonnx.ir.assumptions import told_by_run
 from jitonnx.ir.dims import variable, variables
 from jitonnx.ir.errors import GraphError
@@ -12,7 +14,7 @@ from jitonnx.ir.extract import extract
 from jitonnx.ir.graph import Graph, Node, Value
 from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError, as_tuple
-from jitonnx.ir.types import OptionalType, SequenceType, TensorType, Type
+from jitonnx.ir.types import OptionalType, SequenceType, TensorType, Type, is_symbolic
 
 ROUNDS = 16
 """How often the types that a loop carries may change before they settle. Each time a size or a rank becomes unknown."""
@@ -150,11 +152,35 @@ def merged(a: Type, b: Type) -> Type:
 
 
 def infer_bodies(node: Node, context: InferenceContext, scope: str) -> tuple[Type, ...]:
-    """The types of a node's outputs; its bodies are exchanged for ones made for its inputs."""
+    """The types of a node's outputs; its bodies are exchanged for ones made for its inputs.
+
+    One that does not fit them, or that is never run, stays as it is, but is a graph of this node's alone, too: rewrites
+    change bodies in place, and other copies of the node may run it.
+    """
     bodies = Bodies(node, context, scope)
     types = as_tuple(node.operator.infer_bodies(bodies, *node.arguments))
-    node.bodies = tuple(bodies.graphs)
+    given = zip(bodies.graphs, node.bodies, strict=True)
+    node.bodies = tuple(made.copied() if made is source else made for made, source in given)
     return tuple(bodies.hidden(type) for type in types)
+
+
+def contents_taken(node: Node, scope: str, limit: int) -> tuple[np.ndarray | None, ...]:
+    """The elements of a node's outputs that are known before the run, as the body that it runs is and gives them.
+
+    limit: how many elements an output may have. None for others.
+    """
+    taken = node.operator.taken(*node.arguments)
+    if taken is None:
+        return (None,) * len(node.bodies[0].outputs)
+
+    def known(value: Value) -> bool:
+        contents = value.contents
+        if contents is None or value.measured or contents.size > limit:
+            return False
+        names = set().union(*map(variables, contents.flat)) if is_symbolic(contents) else ()
+        return not any(name.startswith(scope) for name in names)
+
+    return tuple(value.contents if known(value) else None for value in node.bodies[taken].outputs)
 
 
 def prune_captures(graph: Graph) -> bool:

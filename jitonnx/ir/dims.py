@@ -43,6 +43,10 @@ _MOST_TERMS, _MOST_FACTORS, _MOST_NESTED = 256, 64, 256
 """Terms of an expression, factors of a term, and quotients and maxima within one another. Models have a tenth of
 that; one that squares a size again and again would take all time and memory."""
 
+_MOST_TIMES = 1 << 48
+"""How many times a variable a size can be: more bytes than any machine addresses. What a model multiplies beyond that
+is no size but numbers, a hash, whose products wrap round."""
+
 _REMEMBERED = 1 << 14
 """How many quotients and maxima are kept: layers of a model have the same."""
 
@@ -457,7 +461,7 @@ def _check_size(terms: int, monomial: Monomial, coefficient: int) -> None:
             f"a size is an expression of {terms} terms, of up to {len(monomial)} factors; "
             f"{_MOST_TERMS} and {_MOST_FACTORS} are allowed"
         )
-    if monomial and not -1 << 63 <= coefficient < 1 << 63:
+    if monomial and abs(coefficient) > _MOST_TIMES:
         raise UnwieldyError("a size is a multiple of a dimension variable that is beyond all memory")
 
 

@@ -225,6 +225,34 @@ class Graph:
         self._nodes[node] = None
         return node.outputs
 
+    def copied(self) -> Graph:
+        """The same graph of values and nodes of its own, as they are: nothing is inferred. Arrays are shared."""
+        copy = Graph(self.name, self.assumptions.apart(), self.scope)
+        for pair in self.assumptions:
+            copy.assumptions.note(*pair, self.assumptions.demanded_by(pair))
+        values: dict[Value, Value] = {}
+
+        def of(value: Value) -> Value:
+            if value not in values:
+                values[value] = made = Value(value.name, value.type, value.contents)
+                made.measured = value.measured
+                made.stands_for = None if value.stands_for is None else of(value.stands_for)
+            return values[value]
+
+        copy.inputs, copy.given_shapes = list(map(of, self.inputs)), self.given_shapes
+        for node in self:
+            bodies = tuple(body.copied() for body in node.bodies)
+            made = Node(node.name, node.operator, (), node.origin, bodies, node.captures)
+            copy.set_inputs(made, [None if value is None else of(value) for value in node.inputs])
+            made.outputs = tuple(map(of, node.outputs))
+            for value in made.outputs:
+                value.producer = made
+            copy._nodes[made] = None
+        copy.outputs = list(map(of, self.outputs))
+        copy.bindings = {name: binding._replace(value=of(binding.value)) for name, binding in self.bindings.items()}
+        copy._names, copy._counters = set(self._names), dict(self._counters)
+        return copy
+
     # ------------------------------------------------------------ inference
 
     def infer(self, node: Node, names: Sequence[str]) -> tuple[tuple[Type, ...], tuple[np.ndarray | None, ...]]:
@@ -496,9 +524,10 @@ def infer(
     """
     try:
         if node.bodies:
-            from jitonnx.ir.bodies import infer_bodies
+            from jitonnx.ir.bodies import contents_taken, infer_bodies
 
             types = infer_bodies(node, context, f"{scope}{node.name}/")
+            contents = contents_taken(node, f"{scope}{node.name}/", CONTENTS_LIMIT)
         else:
             if any(value is not None and value.type == UNKNOWN for value in node.inputs):
                 return unranked(node.operator, node.inputs, wanted), (None,) * wanted
@@ -518,7 +547,7 @@ def infer(
     if _open(types):
         types = tuple(_closed(type, functools.partial(fresh, output)) for output, type in enumerate(types))
     try:
-        return types, (None,) * len(types) if node.bodies else _settled_contents(node, types, context)
+        return types, contents if node.bodies else _settled_contents(node, types, context)
     except DataDependentError:  # contents follow from the shape of an input, and only a run tells even its rank
         return types, (None,) * len(types)
     except InferenceError as error:

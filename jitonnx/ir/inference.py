@@ -81,7 +81,8 @@ class InferenceContext:
 
         For what is unusual: that they are not is no assumption of its own but follows from others.
         """
-        return self.assumptions.examples is not None and self.assume_equal(a, b)
+        examples = self.assumptions.examples
+        return examples is not None and variables(a) | variables(b) <= examples.keys() and self.assume_equal(a, b)
 
     def decide_order(self, a: DimLike, b: DimLike, equal_only: bool = False) -> int | None:
         """Which of two sizes is larger where that is not certain: -1, 0 or 1 as a < b, a = b or a > b. It is assumed.

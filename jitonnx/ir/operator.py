@@ -145,6 +145,10 @@ class Operator:
         context, too."""
         raise NotImplementedError
 
+    def taken(self, *inputs: Any, **unused: Any) -> int | None:
+        """Which of the operator's bodies, of which it runs one, is known to be the one; None: a run tells."""
+        return None
+
     def decompose(self, parts: Any, inputs: Sequence[Value | None], outputs: int) -> Sequence[Value] | None:
         """The first `outputs` outputs by several operators, of which the host evaluates some only; None: as it is.
 

@@ -65,11 +65,12 @@ def schemas_of(declaration: type[Operator]) -> tuple[Schema, ...]:
     """The signatures of an operator's versions, the oldest first.
 
     Those of operators that come with jitonnx are in the module `schemas` beside their own; a user's declaration says
-    its own. Operators that only rewrites make have none.
+    its own, and so does that of an operator which neither ONNX nor onnxruntime has. Operators that only rewrites make
+    have none.
     """
-    if is_custom(declaration):
+    found = () if is_custom(declaration) else _beside(declaration)
+    if not found and (is_custom(declaration) or declaration.outputs):
         return tuple(_declared_schema(declaration, version) for version in declaration.versions or (1,))
-    found = _beside(declaration)
     return found[:-1] if found and found[-1].deprecated else found
 
 

@@ -11,15 +11,21 @@ from typing import Any
 
 import numpy as np
 
-TEXT_KINDS = "OUST"
+_TEXT_KINDS = "OUST"
 """The kinds of NumPy's types that may hold text: objects, and fixed and variable widths."""
 
 
-def string_array(array: np.ndarray, what: str) -> np.ndarray:
-    """A new array of str, C-contiguous, of the elements of an array of one of `TEXT_KINDS`.
+def may_hold_text(dtype: np.dtype[Any]) -> bool:
+    """Whether arrays of a type may be strings: of objects, of text of any width, and of bytes as they are (np.void)."""
+    return dtype.kind in _TEXT_KINDS or (dtype.type is np.void and dtype.names is None)
 
-    Bytes are decoded as UTF-8. ValueError for an element that is no text, or has code points that UTF-8 does not;
-    `what` says in its message what the array is.
+
+def string_array(array: np.ndarray, what: str) -> np.ndarray:
+    """A new array of str, C-contiguous, of the elements of an array that `may_hold_text`.
+
+    Bytes are decoded as UTF-8, and what is no text is written as Python writes it: NaN is "nan", None "None".
+    ValueError for bytes that are not UTF-8, and code points that UTF-8 does not have; `what` says in its message what
+    the array is.
     """
     texts: list[Any] = array.ravel().tolist()
     for index, element in enumerate(texts):
@@ -53,10 +59,6 @@ def _text(element: Any, index: int, what: str) -> str:
             return element.decode()
         except UnicodeDecodeError as error:
             raise ValueError(f"element {index} of {what} is not UTF-8: {error}") from error
-    if not isinstance(element, str):
-        raise ValueError(
-            f"element {index} of {what} is {element!r} ({type(element).__name__}); a tensor(string) holds str"
-        )
     return str(element)
 
 

@@ -102,6 +102,15 @@ UNKNOWN = TensorType(None, None)
 """The type of what only a run can tell, not even its rank."""
 
 
+def shapeless(type: Type) -> Type:
+    """The type as it is where no shape is known, not even a rank."""
+    if isinstance(type, SequenceType):
+        return SequenceType(shapeless(type.element), type.empty)
+    if isinstance(type, OptionalType):
+        return OptionalType(shapeless(type.element))
+    return TensorType(type.dtype, None) if isinstance(type, TensorType) else type
+
+
 def type_of(array: np.ndarray) -> TensorType:
     """The type of a NumPy array."""
     return TensorType(of_numpy(array.dtype), tuple(map(int, array.shape)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -16,7 +17,7 @@ from jitonnx.ir.operator import DataDependentError, InferenceError, Operator, as
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.schema import check_inputs
 from jitonnx.ir.strings import string_scalar, strings_of
-from jitonnx.ir.types import Type
+from jitonnx.ir.types import Type, shapeless
 from jitonnx.model.checker.attributes import kind_by_field
 from jitonnx.model.checker.model import FIRST_IR_WITH_OPSETS
 from jitonnx.model.checker.nodes import (
@@ -127,13 +128,14 @@ class Builder:
         outer: Scope,
         user: Scope,
         node: NodeProto,
+        ranked: bool = True,
     ) -> Graph:
         """A graph among a node's attributes, closed.
 
         types: of its own inputs. Initializers are none: IR 3 declares them among the inputs, and converters do so in
         later versions, too, but nothing is fed in their place. shared: values of graphs around it that are further
         inputs; constants that it reads of these are constants of its own. outer: where it is written. user: where
-        `node` stands, which may refer to it.
+        `node` stands, which may refer to it. ranked: whether the shapes of these values are told.
         """
         initializers = set(initializer_names(proto))
         own = [info for info in proto.input if info.name not in initializers]
@@ -149,8 +151,9 @@ class Builder:
             scope.values[info.name] = graph.add_input(name, with_sizes(type, name))
         inner: dict[Value, Value] = {}
         for value in shared:
-            inner[value] = graph.add_input(value.name, value.type)
-            inner[value].contents = value.contents
+            inner[value] = graph.add_input(value.name, value.type if ranked else shapeless(value.type))
+            if ranked:
+                inner[value].contents = value.contents
             if value in self._replaceable:
                 self._replaceable.add(inner[value])
         for value in outer.captured(proto):
@@ -182,14 +185,22 @@ class Builder:
         read = dict.fromkeys(value for bound in given if bound for value in bound.scope.captured(bound.attribute.g))
         shared = [value for value in read if value.constant is None or value in self._replaceable]
         context = unnoted()  # what is assumed is noted when the node's types are inferred
-        bodies = [
-            _passing_on(operator.body_inputs(context, index, *inputs), shared)
-            if bound is None
-            else self._body_of(
-                bound.attribute.g, operator.body_inputs(context, index, *inputs), shared, bound.scope, scope, node
-            )
-            for index, bound in enumerate(given)
-        ]
+        bodies = []
+        for index, bound in enumerate(given):
+            types = operator.body_inputs(context, index, *inputs)
+            if bound is None:
+                bodies.append(_passing_on(types, shared))
+                continue
+            build = functools.partial(self._body_of, bound.attribute.g, types, shared, bound.scope, scope, node)
+            try:
+                bodies.append(build())
+            except Fail as error:
+                if not operator.decides:
+                    raise
+                try:  # the branch may be for values of other shapes, and never be taken for these
+                    bodies.append(build(ranked=False))
+                except Fail:
+                    raise error from None
         return bodies, shared
 
     def _add_initializers(self, graph: Graph, proto: GraphProto, scope: Scope) -> None:

@@ -6,7 +6,7 @@ import os
 import stat
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jitonnx.errors import Fail, InvalidProtobuf, NoSuchFile
 from jitonnx.ir.declaration import Declaration
@@ -17,13 +17,16 @@ from jitonnx.model.checker.walk import Walk
 from jitonnx.model.external import ExternalData
 from jitonnx.model.tensors import TensorReader
 from jitonnx.model.types import Model, contradiction, declaration, other_shape
-from jitonnx.model.wire import parse
+from jitonnx.model.wire import Tickets, parse
 from jitonnx.ops.registry import Registry
 from jitonnx.ops.registry import registry as default_registry
 from jitonnx.proto import ModelProto
 from jitonnx.support import fork_safety
 from jitonnx.support.mapped_files import content_of as content_of_file
 from jitonnx.support.metadata import UNSET_VERSION, ModelMetadata
+
+if TYPE_CHECKING:
+    from jitonnx.model.overrides import Overrides
 
 FIRST_IR_WITH_OVERRIDABLE_INITIALIZERS = 4
 
@@ -35,6 +38,8 @@ def load(
     registry: Registry = default_registry,
     strict: bool = False,
     verify: bool = False,
+    overrides: Overrides | None = None,
+    format: str | None = None,
 ) -> Model:
     """Read, check and build a model.
 
@@ -43,6 +48,8 @@ def load(
     external_data_folder: where the locations of external data start; by default the folder of the path.
     registry: the operators that the model may use.
     strict: outputs of other shapes than they are declared with are an error, and not only warned of.
+    overrides: what takes the place of what the model says.
+    format: "ONNX" or "ORT" (onnxruntime's own); None: whichever the bytes are of.
     verify: files with external data are compared with the digests that the model has of them, which reads all of them.
 
     A file of more than 1 MB is mapped into memory and its weights are views into it, read when first used; `mapped`
@@ -52,7 +59,9 @@ def load(
     NoSuchFile, InvalidProtobuf, InvalidGraph, InvalidArgument, NotImplemented or Fail (of jitonnx.errors, all of them
     Error) say what is wrong with a model; TypeError: with the source.
     """
-    proto, reader = parsed(source, external_data_folder)
+    proto, reader = parsed(source, external_data_folder, format)
+    if overrides is not None:
+        overrides.apply(proto, reader.tickets)
     walk = Walk(proto, registry, Report(), reader, thorough=False)
     walk.run()
     walk.report.raise_first()
@@ -118,16 +127,27 @@ def examined(proto: ModelProto, reader: TensorReader, known: Registry = default_
     return walk.report
 
 
-def parsed(source: Any, external_data_folder: str | os.PathLike[str] | None = None) -> tuple[ModelProto, TensorReader]:
-    """A model's message, large weights left where they are, and what reads its tensors. source: as of `load`."""
+def parsed(
+    source: Any, external_data_folder: str | os.PathLike[str] | None = None, format: str | None = None
+) -> tuple[ModelProto, TensorReader]:
+    """A model's message, large weights left where they are, and what reads its tensors. Arguments as of `load`."""
     data, path = content_of(source)
     try:
-        proto, tickets = parse(data)
+        proto, tickets = _read(data, format)
     except InvalidProtobuf as error:
         raise InvalidProtobuf(f"Load model from {path} failed:{error.text}" if path else error.text) from error
     external = _external(path, external_data_folder)
     external.model = data
     return proto, TensorReader(tickets, external)
+
+
+def _read(data: memoryview, format: str | None) -> tuple[ModelProto, Tickets]:
+    """A model's message, from ONNX's format or onnxruntime's."""
+    if format == "ORT" or (format is None and bytes(data[4:8]) == b"ORTM"):
+        from jitonnx.model import ort_format
+
+        return ort_format.parse(data)
+    return parse(data)
 
 
 def content_of(source: Any) -> tuple[memoryview, Path | None]:

@@ -33,11 +33,11 @@ class TensorReader:
     """Reads the tensors of one model."""
 
     def __init__(self, tickets: Tickets, external: ExternalData) -> None:
-        self._tickets, self.external = tickets, external
+        self.tickets, self.external = tickets, external
 
     def raw(self, tensor: TensorProto) -> bytes | memoryview:
         """The bytes of a tensor's raw_data, of which the message has a ticket if they are many."""
-        return self._tickets.redeem(tensor.raw_data)
+        return self.tickets.redeem(tensor.raw_data)
 
     def array(self, tensor: TensorProto, where: str = "initializer") -> np.ndarray:
         """The elements of a tensor that the checker has found sound.

@@ -14,7 +14,7 @@ from jitonnx.ir.dims import substitute, variable
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.extract import extract
 from jitonnx.ir.graph import Graph, Value
-from jitonnx.ir.strings import TEXT_KINDS, string_array
+from jitonnx.ir.strings import may_hold_text, string_array
 from jitonnx.ir.types import TensorType, type_of
 from jitonnx.model import Declaration, Model
 
@@ -67,7 +67,7 @@ def with_initializers(model: Model, arrays: Mapping[str, Any]) -> Model:
         old, array = constants.get(name), np.asarray(given)
         if old is None:
             raise InvalidArgument(f"the model has no initializer {name!r} that any node reads")
-        if old.dtype is DType.STRING and array.dtype.kind in TEXT_KINDS:
+        if old.dtype is DType.STRING and may_hold_text(array.dtype):
             array = _strings(array, name)
         if type_of(array) != old.type:
             raise InvalidArgument(f"initializer {name!r} is {old.type}, but {type_of(array)} was given to replace it")

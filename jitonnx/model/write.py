@@ -115,7 +115,7 @@ class _Inline:
                 "the model takes more than 2 GB, which no file without external data holds: name a file for these "
                 "with the session configuration entry session.optimized_model_external_initializers_file_name"
             )
-        tensor.raw_data = _packed(array).tobytes()
+        tensor.raw_data = packed_elements(array).tobytes()
 
 
 class _Beside(_Inline):
@@ -128,7 +128,7 @@ class _Beside(_Inline):
     def put(self, array: np.ndarray, tensor: TensorProto) -> None:
         if array.nbytes < max(self._external.least, 1):
             return super().put(array, tensor)
-        data = _packed(array)
+        data = packed_elements(array)
         boundary = _PAGE if len(data) >= _LARGE else _LINE
         start = -(-self._end // boundary) * boundary
         self._file.write(bytes(start - self._end))
@@ -141,7 +141,7 @@ class _Beside(_Inline):
         return None
 
 
-def _packed(array: np.ndarray) -> np.ndarray:
+def packed_elements(array: np.ndarray) -> np.ndarray:
     """The bytes of an array as raw_data and other files have them: little-endian, small numbers several a byte."""
     bits = BITS.get(of_numpy(array.dtype))
     if bits is None:

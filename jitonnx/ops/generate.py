@@ -23,8 +23,15 @@ from typing import Any
 from jitonnx.ops.registry import FOLDERS
 
 FOLDER = Path(__file__).resolve().parent
-CONTRIBUTED = ("SimplifiedLayerNormalization",)
-"""What onnxruntime has in ONNX's own domain, though ONNX has no such operators, and exporters of decoders write."""
+CONTRIBUTED = {
+    **dict.fromkeys(("Affine", "Crop", "DynamicSlice", "ImageScaler", "ParametricSoftplus", "Scale", "ScaledTanh"), 10),
+    "LayerNormalization": 17,
+    "MeanVarianceNormalization": 9,
+    "SimplifiedLayerNormalization": None,
+    "ThresholdedRelu": 10,
+}
+"""What onnxruntime has in ONNX's own domain, though ONNX has no such operators, and the operator set since which it has
+them no more, or ONNX has them."""
 
 
 def schemas_of(domain: str) -> list[Any]:
@@ -36,9 +43,15 @@ def schemas_of(domain: str) -> list[Any]:
     if domain.startswith("com.microsoft"):
         found = of_onnxruntime
     else:
-        found = [*defs.get_all_schemas_with_history(), *(one for one in of_onnxruntime if one.name in CONTRIBUTED)]
+        found = [*defs.get_all_schemas_with_history(), *(one for one in of_onnxruntime if is_contributed(one))]
     own = [schema for schema in found if schema.domain == domain]
     return sorted(own, key=lambda schema: (schema.name, schema.since_version))
+
+
+def is_contributed(schema: Any) -> bool:
+    """Whether a schema of onnxruntime's is of one of CONTRIBUTED, and not ONNX's too."""
+    until = CONTRIBUTED.get(schema.name, 0) if schema.domain == "" else 0
+    return until is None or schema.since_version < until or (schema.deprecated and schema.since_version == until)
 
 
 def text_of(domain: str) -> str:

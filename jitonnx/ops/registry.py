@@ -64,10 +64,13 @@ class Domain:
         return self._operators.keys()
 
     def find(self, name: str) -> type[Operator] | None:
-        """The declaration of an operator, or None if there is none."""
+        """The declaration of an operator, or None if there is none. LookupError where its family does not have it."""
         found = self._operators.get(name)
         if isinstance(found, str):
-            found = self._operators[name] = _read(found)[name]
+            declared = _read(found)
+            if name not in declared:
+                raise LookupError(f"FAMILIES promises {name} in {found}, whose tuple OPERATORS does not name it")
+            found = self._operators[name] = declared[name]
         return found
 
     def __iter__(self) -> Iterator[type[Operator]]:
@@ -218,10 +221,10 @@ class Registry:
                 return declared.schema
         if declaration is None and (domain, name) not in WITHOUT_DECLARATION:
             return None
-        if declaration is not None and (domain not in FOLDERS or is_custom(declaration)):
+        ours = domain in FOLDERS and not (declaration is not None and is_custom(declaration))
+        versions = schemas_in(f"jitonnx.ops.{FOLDERS[domain]}", domain, name) if ours else ()
+        if not versions and declaration is not None:
             versions = schemas_of(declaration)
-        else:
-            versions = schemas_in(f"jitonnx.ops.{FOLDERS[domain]}", domain, name)
         usable = [schema for schema in versions if schema.version <= opset]
         return usable[-1] if usable else versions[0]
 

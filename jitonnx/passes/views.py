@@ -258,7 +258,10 @@ def write(steps: Sequence[Step], base: Value, edit: Edit) -> Value:
 def slice_node(
     x: Value, starts: Sequence[DimLike], steps: Sequence[int], shape: Sequence[DimLike], edit: Edit
 ) -> Value:
-    """A Slice of the axes that are not taken whole."""
+    """A Slice of the axes that are not taken whole.
+
+    Decline where Slice takes such starts and ends for others: of sizes that contradict what was assumed of them.
+    """
     axes = [
         axis
         for axis, (start, step, size) in enumerate(zip(starts, steps, shape, strict=False))
@@ -266,7 +269,10 @@ def slice_node(
     ]
     ends = [_end(starts[axis], steps[axis], shape[axis], x.shape[axis]) for axis in axes]
     operands = ([starts[axis] for axis in axes], ends, axes, [steps[axis] for axis in axes])
-    return edit.add(Slice(), x, *(edit.dims(operand) for operand in operands))
+    result = edit.add(Slice(), x, *(edit.dims(operand) for operand in operands))
+    if result.shape != tuple(shape):
+        raise Decline(Reason.SHAPE, f"a slice would have the shape {list(result.shape)}, not {list(shape)}")
+    return result
 
 
 def _end(start: DimLike, step: int, size: DimLike, whole: DimLike) -> DimLike:

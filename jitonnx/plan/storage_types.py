@@ -14,8 +14,10 @@ gathered from tables.
 
 What lies as float32 alone is of float16 not rounded, either: onnxruntime computes such nodes in float32, and takes out
 the casts between them, one of the model's with one of its own, too. So a value has one number for all who read it, the
-rounded one if it lies as 16 bits anywhere, or if the model casts to float16 and back; and a result is not rounded where
-onnxruntime's is not. Numbers of bfloat16 are rounded, since products in tile registers take them as they are.
+rounded one if it lies as 16 bits anywhere, if the model casts to float16 and back, or if an operator that jumps (Round,
+Less, a cast to integers, ArgMax) comes of it by elementwise operators: the last bit would decide there. All other
+results are not rounded where onnxruntime's are not. Numbers of bfloat16 are rounded, since products in tile registers
+take them as they are.
 """
 
 from __future__ import annotations
@@ -72,6 +74,7 @@ def _kept_wide(lowered: Lowered, takes_epilogue: Callable[[Statement], bool]) ->
 def _rounded(lowered: Lowered, chosen: set[Value]) -> set[Value]:
     """Those of the values `chosen` to lie as float32 whose numbers are rounded to half precision all the same."""
     rounded = {value for value in chosen if value.dtype is not DType.FLOAT16} | (chosen & set(lowered.outputs))
+    rounded |= chosen & _behind_jumps(lowered)
     cast: set[Value | None] = set()
     for statement in reversed(lowered.statements):
         value = statement.outputs[0]
@@ -86,6 +89,23 @@ def _rounded(lowered: Lowered, chosen: set[Value]) -> set[Value]:
             cast |= set(statement.inputs)
     return rounded
 
+
+def _behind_jumps(lowered: Lowered) -> set[Value | None]:
+    """The values that decide where an operator jumps, directly or by elementwise operators and moves."""
+    deciding: set[Value | None] = set()
+    for statement in reversed(lowered.statements):
+        computation, decides = statement.computation, any(value in deciding for value in statement.outputs)
+        if isinstance(computation, c.Map):
+            decides |= statement.node.operator.name not in _CONTINUOUS and e.jumps(computation.expr)
+        elif not isinstance(computation, _MOVES):
+            decides = not any(value.dtype.is_float for value in statement.outputs)
+        if decides:
+            deciding.update(statement.inputs)
+    return deciding
+
+
+_CONTINUOUS = ("Celu", "LeakyRelu", "PRelu")
+"""Operators that compare, and give the same on both sides of where they do."""
 
 _CASTS = ("Cast", "CastLike")
 """Operators by which a model asks for a rounding: two of them, one behind the other."""

@@ -10,6 +10,7 @@ jitonnx_perform(operations, registers, results, missed) arithmetic on integers
 jitonnx_trim(pool, above), jitonnx_reclaim(pool)
 jitonnx_acquire(team), jitonnx_stop(team)
 jitonnx_entry, jitonnx_chain                            the code of a native entry, and of chains
+jitonnx_call(pool, program, bases)                      a run that native code starts
 jitonnx_block_…                                         what `blocks` gives NumPy
 """
 
@@ -55,8 +56,10 @@ PARTS = {
     "sizes": _Part(("perform", "instantiate"), ("sizes",), ("runs",)),
     "chains": _Part(("loop", "chain"), ("chains",), ("runs", "sizes")),
     "blocks": _Part(_BLOCKS, ("blocks",), ("runs",)),
+    "calls": _Part(("call",), ("calls",), ("runs",)),
 }
-"""What every run needs; what makes programs for new sizes; loops and chains of programs; and memory of large outputs.
+"""What every run needs; what makes programs for new sizes; loops and chains of programs; memory of large outputs; and
+runs that users' native code starts.
 Most models need the first alone, which is half of it all."""
 _SELDOM = ("upkeep", "blocks")
 """Modules of what runs do now and then: threads begin, end and go to sleep, frames grow, a program's tables are made.
@@ -310,6 +313,10 @@ def _define(name: str, module: Any) -> None:
         entry.define_given(module)
         loops.define(module)
         bytecode.define(module)
+    elif name == "calls":
+        from .native import calls
+
+        calls.define(module)
     else:
         from .native import blocks
 

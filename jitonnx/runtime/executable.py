@@ -45,9 +45,9 @@ class Executable:
             raise ValueError(f"threads is {threads}; give 1 or more, or None for all CPUs this process may use")
         self.program = program
         self.threads = allowed_cpus() if threads is None else threads
-        self._pool = frames or ExecutionContextPool()
-        self.loadable = Loadable(program, common, self.threads, self._pool.zeros, tables)
-        self._pool.expect(self.loadable)
+        self.frames = frames or ExecutionContextPool()
+        self.loadable = Loadable(program, common, self.threads, self.frames.zeros, tables)
+        self.frames.expect(self.loadable)
 
     @fork_safety.cached_property
     def _specs(self) -> tuple[list[TensorSpec], list[TensorSpec]]:
@@ -69,7 +69,7 @@ class Executable:
         given: arrays to write outputs to, None for those that are to be new; `takes` says which can be. They share no
         memory with inputs, but for those that `Wiring.shared` names, or with each other.
         """
-        return BoundCall(self.loadable, self._pool, self._ready(inputs), self._outputs(given))
+        return BoundCall(self.loadable, self.frames, self._ready(inputs), self._outputs(given))
 
     def entry(self, release_gil: bool = True) -> Entry | None:
         """The whole of `run` as one native function of a dict of arrays; None where this Python does not allow it.
@@ -78,7 +78,7 @@ class Executable:
         call `run`, which copies what can be used and says what cannot. `release_gil=False` saves some 0.1 microseconds
         and suits programs of a few microseconds.
         """
-        return make_entry(self.loadable, self._pool, release_gil)
+        return make_entry(self.loadable, self.frames, release_gil)
 
     def profile(self, inputs: Sequence[Array], rounds: int = 1) -> npt.NDArray[np.float64]:
         """Seconds from the end of the step before to the end of each step, by all threads: [rounds, steps].
@@ -95,7 +95,7 @@ class Executable:
     def _timed(self, arrays: list[Array], outputs: list[Array], rounds: int) -> npt.NDArray[np.float64]:
         stamps = np.zeros((rounds, len(self.program.steps) + 1), np.int64)
         for row in stamps:
-            BoundCall(self.loadable, self._pool, arrays, outputs, row).run()
+            BoundCall(self.loadable, self.frames, arrays, outputs, row).run()
         return np.diff(stamps, axis=1) * 1e-9
 
     @property
@@ -105,7 +105,7 @@ class Executable:
 
     def trim(self) -> None:
         """Free the arenas that no run is using. The next run takes memory again."""
-        self._pool.trim()
+        self.frames.trim()
 
     @property
     def shared(self) -> frozenset[tuple[int, int]]:

@@ -235,6 +235,15 @@ during the run. `new_array`: PyArray_NewFromDescr. `set_handler`: PyDataMem_SetH
 ENTRY_INPUT = _words("name", "type_number", "rank")
 ENTRY_OUTPUT = _words("descriptor", "rank")
 
+BOUND = _words(
+    "closed", "number", "object", "call", "count", "leasts", "steps", "rows", "noted", "note",
+)  # fmt: skip
+"""A model as users' native code calls it. `call`: the code of `jitonnx_call`. `rows` has `count` rows of words, one
+for each set of sizes: the addresses of a pool and of the program, the sizes of all inputs, axis for axis, and those of
+all outputs. The row for the sizes `s` of inputs is number sum((s[i] - leasts[i]) * steps[i]). `object`: the Python
+object, whose `number` errors tell it by. `note`: where the numbers of an error are put that is told later, by who has
+set `noted` from 0 to 1: the kind of the error, which is set last, how many follow, and these."""
+
 
 LOOP = _words(
     "pool", "programs", "program_step", "bases", "strides", "base_count", "carried", "carried_count", "condition",

@@ -6,6 +6,9 @@
 A table begins with the distance back to its vtable, which tells where in the table each field is, 0 for one that is
 absent. Text, lists and tables lie behind the place that points to them, at a distance of 32 bits. Every place is
 checked against the end of the file before it is read, so bytes that are no such file are an error, whatever they are.
+
+Our own, as the package flatbuffers checks no place (a wrong offset gives other bytes, or Python's `struct.error`), and
+its accessors are modules that a compiler writes for each schema; here a field is a number.
 """
 
 from __future__ import annotations
@@ -54,6 +57,37 @@ class Table:
         """A list of `most` numbers of `size` bytes at most."""
         start, count = self._list(field, size, most)
         return struct.unpack(f"<{count}{_NUMBERS[size][1]}", self._data[start : start + count * size])
+
+    def number(self, field: int) -> float:
+        """A float of 32 bits."""
+        place = self._field(field, 4)
+        return 0.0 if place is None else float(struct.unpack_from("<f", self._data, place)[0])
+
+    def numbers(self, field: int, most: int) -> tuple[float, ...]:
+        """A list of `most` floats of 32 bits at most."""
+        start, count = self._list(field, 4, most)
+        return struct.unpack(f"<{count}f", self._data[start : start + 4 * count])
+
+    def texts(self, field: int, most: int) -> list[str]:
+        """A list of texts, of `most` bytes together at most."""
+        start, count = self._list(field, 4, most)
+        found = []
+        for place in range(start, start + 4 * count, 4):
+            place += self._unpack("<I", place)
+            size = self._unpack("<I", place)
+            most -= size
+            if most < 0 or place + 4 + size > len(self._data):
+                raise FlatbufferError(f"the text at byte {place} has {size} bytes, which are too many")
+            try:
+                found.append(str(self._data[place + 4 : place + 4 + size], "utf-8"))
+            except UnicodeDecodeError as error:
+                raise FlatbufferError(f"the text at byte {place} is not UTF-8: {error}") from error
+        return found
+
+    def table(self, field: int) -> Table | None:
+        """A table, None if it is absent."""
+        place = self._field(field, 4)
+        return None if place is None else Table(self._data, place + self._unpack("<I", place))
 
     def tables(self, field: int) -> Iterator[Table]:
         """A list of tables."""

@@ -1,4 +1,8 @@
-"""Caches of what is made for a key (input shapes): the least recently used goes, by limits of number and bytes."""
+"""Caches of what is made for a key (input shapes): the least recently used goes, by limits of number and bytes.
+
+Our own, as `functools.lru_cache` and the package cachetools know neither a limit of bytes, nor things made in the
+background or when they are asked for again, nor locks that a fork leaves free.
+"""
 
 from __future__ import annotations
 

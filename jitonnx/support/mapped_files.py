@@ -146,11 +146,12 @@ def _owner(view: Any) -> object:
 
 
 def release_pages(array: np.ndarray) -> None:
-    """Let go of the pages of a mapped file that only `array` covers; they are read again if it is. Else nothing."""
+    """Let go of the pages of a mapped file that only `array` covers; they are read again if it is. Else nothing: memory
+    of another kind, as that of a file that was read, would be zeros from then on."""
     if array.nbytes < mmap.PAGESIZE:
         return
     owner = _owner(array)
-    if not isinstance(owner, mmap.mmap) or not hasattr(mmap, "MADV_DONTNEED"):
+    if not isinstance(owner, FileMap) or not hasattr(mmap, "MADV_DONTNEED"):
         return
     base = np.frombuffer(owner, np.uint8).ctypes.data
     low, high = np.lib.array_utils.byte_bounds(array)

@@ -6,6 +6,9 @@ quotients and square roots that IEEE 754 rounds in one way. So both give the sam
 Numbers follow from a key, the number of the draw and an element's place alone. Sixteen counters in turn make a block:
 word j of counter i of block b is that of place 64 b + 16 j + i. Numbers of double precision take two words each, words
 2 j and 2 j + 1 that of place 32 b + 16 j + i.
+
+Our own, as `numpy.random.Philox` (4x64) gives numbers in turn: kernels need the number of a place, in any order, on
+several threads, and in 32-bit lanes.
 """
 
 from __future__ import annotations

@@ -184,7 +184,7 @@ class WinogradSpec(KernelSpec):
         page of 4 KiB only: so the products share out asking for the next.
         """
         weights = 4 * self.positions * channels * out_channels
-        return self.block // products if weights > self.l2_bytes * 3 // 4 else 0
+        return self.block // larger(products, 1) if weights > self.l2_bytes * 3 // 4 else 0
 
     def tile_blocks(self, tiles: int, channels: int, output_blocks: int) -> int:
         """Tell into how many equal parts tasks cut the tiles.

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+import onnx.parser
 import onnxruntime
 import pytest
 
@@ -13,50 +16,36 @@ import jitonnx
 from jitonnx import errors
 from tests.api.faces import assert_alike, session
 
-PACKAGE_ALONE = {"capi", "contextlib", "onnxruntime_validation", "version", "package_name", "cuda_version"}
-PACKAGE_ALONE |= {"import_capi_exception"}
-"""Names of the package that the alias has, and jitonnx itself does not."""
-
-LACKING = {
-    "capi.onnxruntime_pybind11_state": {
-        "OrtDeviceEpIncompatibilityReason",
-        "SessionObjectInitializer",
-        "get_all_operator_schema",
-        "get_all_opkernel_def",
-        "get_compatibility_info_from_model",
-        "get_compatibility_info_from_model_bytes",
-        "get_hardware_device_ep_incompatibility_details",
-        "get_model_compatibility_for_ep_devices",
-        "get_registered_ep_kernel_defs",
-        "get_session_initializer",
-        "opkernel",
-        "pack_fp4_weights_for_cuda_moe_gemm",
-        "quantize_matmul_2bits",
-        "quantize_matmul_4bits",
-        "quantize_matmul_8bits",
-        "quantize_matmul_bnb4",
-        "quantize_qdq_matmul_2bits",
-        "quantize_qdq_matmul_4bits",
-        "schemadef",
-    },
-    "backend": set(),
-}
-"""Names that are left out: tools for other execution providers, and descriptions of onnxruntime's own operators."""
-
 
 def names(module: ModuleType) -> set[str]:
     return {name for name in dir(module) if not name.startswith("_")}
 
 
 def test_names_of_the_package() -> None:
-    assert names(onnxruntime) - set(dir(jitonnx)) <= PACKAGE_ALONE | {"backend", "datasets"}
+    lacking = {name for name in names(onnxruntime) if not hasattr(jitonnx, name)}
+    assert lacking <= {"contextlib", "onnxruntime", "datasets"}
 
 
-@pytest.mark.parametrize("place", ["capi.onnxruntime_pybind11_state", "capi._pybind_state", "backend"])
+PLACES = [f"capi.{name}" for name in ("onnxruntime_pybind11_state", "_pybind_state", "convert_npz_to_onnx_adapter")]
+
+
+@pytest.mark.parametrize("place", [*PLACES, "backend", "backend.backend", "backend.backend_rep"])
 def test_names_of_modules(place: str) -> None:
     theirs, ours = (importlib.import_module(f"{package}.{place}") for package in ("onnxruntime", "jitonnx"))
-    lacking = LACKING.get(place, LACKING["capi.onnxruntime_pybind11_state"] | {"os", "platform", "warnings"})
-    assert {name for name in names(theirs) if not hasattr(ours, name)} == lacking
+    lacking = {name for name in names(theirs) if not hasattr(ours, name)}
+    assert lacking <= {"BackendRep", "np", "ort", "os", "platform", "warnings"}
+
+
+CLASSES = [
+    "ModelCompiler", "OrtArenaCfg", "OrtEpAssignedNode", "OrtEpAssignedSubgraph", "OrtEpDevice", "OrtHardwareDevice",
+    "OrtMemType", "OrtMemoryInfo", "OrtSyncStream", "RunOptions", "SessionOptions",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_names_of_classes(name: str) -> None:
+    theirs, ours = getattr(onnxruntime, name), getattr(jitonnx, name)
+    assert {each for each in names(theirs) if not hasattr(ours, each)} == set()
 
 
 MODULES = {
@@ -130,6 +119,24 @@ def device(ort: ModuleType, name: str) -> list[int]:
     ]
 
 
+def compiled_elsewhere() -> bytes:
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 18], metadata_props: ["ep_compatibility_info.X": "abc"]> '
+        "g (float[2] x) => (float[2] y) { y = Neg(x) }"
+    )
+    return bytes(model.SerializeToString())
+
+
+def assignment(ort: ModuleType) -> list[Any]:
+    options = ort.SessionOptions()
+    options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+    made = ort.InferenceSession(compiled_elsewhere(), options)
+    return [
+        (part.ep_name, [(node.op_type, node.domain) for node in part.get_nodes()])
+        for part in made.get_provider_graph_assignment_info()
+    ]
+
+
 ENUMERATIONS = [
     "ExecutionMode", "ExecutionOrder", "GraphOptimizationLevel", "OrtAllocatorType", "OrtCompileApiFlags",
     "OrtDeviceMemoryType", "OrtDeviceVendorId", "OrtExecutionProviderDevicePolicy", "OrtHardwareDeviceType",
@@ -190,6 +197,39 @@ ALIKE = {
         lambda ort: (one := ort.OrtExternalInitializerInfo("a", 1, 2)) and [one.filepath, one.file_offset], ""
     ),
     "logging": (lambda ort: ort.set_default_logger_verbosity(1), ""),
+    "no compiled model": (
+        lambda ort: ort.capi._pybind_state.get_model_compatibility_for_ep_devices(ort.get_ep_devices(), "x").name, ""
+    ),
+    "incompatibility of another": (
+        lambda ort: ort.capi._pybind_state.get_hardware_device_ep_incompatibility_details(
+            "foo", ort.capi._pybind_state.get_hardware_devices()[0]
+        ),
+        "No valid factory found for execution provider 'foo'.",
+    ),
+    "incompatibility": (
+        lambda ort: ort.capi._pybind_state.get_hardware_device_ep_incompatibility_details(
+            "CPUExecutionProvider", ort.capi._pybind_state.get_hardware_devices()[0]
+        ),
+        "",
+    ),
+    "compatibility of a model": (
+        lambda ort: [
+            ort.capi._pybind_state.get_compatibility_info_from_model_bytes(compiled_elsewhere(), name) for name in "XY"
+        ],
+        "",
+    ),
+    "FP4": (
+        lambda ort: ort.capi._pybind_state.pack_fp4_weights_for_cuda_moe_gemm(
+            np.arange(40, dtype=np.uint8).reshape(8, 5), 8, 10
+        ),
+        "",
+    ),
+    "nodes of providers": (assignment, ""),
+    "nodes of providers, not asked for": (
+        lambda ort: session(ort).get_provider_graph_assignment_info(),
+        "Session configuration entry 'session.record_ep_graph_assignment_info' must be set to \"1\"",
+    ),
+    "members of classes": (lambda ort: [ort.OrtMemType.DEFAULT.name, ort.OrtMemType.CPU.value], ""),
     "seed": (lambda ort: ort.set_seed(1), ""),
 }  # fmt: skip
 
@@ -208,10 +248,24 @@ def test_errors_are_ours_wherever_they_are_imported_from() -> None:
             assert getattr(_pybind_state, name) is getattr(onnxruntime_pybind11_state, name) is getattr(errors, name)
 
 
-REFUSED = ["ModelCompiler", "OrtSyncStream", "OrtEpAssignedNode", "OrtEpContextData"]
+REFUSED = ["ModelCompiler", "OrtSyncStream", "OrtEpContextData"]
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_means_nothing_here_says_so(name: str) -> None:
     with pytest.raises(errors.NotImplemented, match=f"{name}: "):
         getattr(jitonnx, name)("x")
+
+
+def test_converting_parameters_to_an_adapter(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", w=np.arange(6, dtype=np.float32).reshape(2, 3), b=np.ones(4, np.float16))
+    written = []
+    for package in ("onnxruntime", "jitonnx"):
+        module = importlib.import_module(f"{package}.capi.convert_npz_to_onnx_adapter")
+        target = tmp_path / package
+        module.export_lora_parameters(tmp_path / "a.npz", 3, 4, str(target))
+        read = jitonnx.capi.onnxruntime_inference_collection.AdapterFormat.read_adapter(str(target))
+        parameters = {name: value.numpy() for name, value in read.get_parameters().items()}
+        written.append((read.get_adapter_version(), read.get_model_version(), parameters))
+    assert written[0][:2] == written[1][:2] == (3, 4)
+    assert all(np.array_equal(value, written[1][2][name]) for name, value in written[0][2].items())

@@ -176,8 +176,9 @@ def test_strings_are_shared_by_reference() -> None:
         assert made.data_type() == "tensor(string)" and made.numpy().tolist() == ["a", "b"]
     assert OrtValue.ortvalue_from_shape_and_type([2], str).numpy().tolist() == ["", ""]
     assert OrtValue.ortvalue_from_shape_and_type([], TensorProto.STRING).numpy().tolist() == ""
-    with pytest.raises(errors.InvalidArgument, match=r"element 1 of the array is None"):
-        OrtValue.ortvalue_from_numpy(np.array(["a", None], object))
+    assert OrtValue.ortvalue_from_numpy(np.array(["a", None], object)).numpy().tolist() == ["a", "None"]
+    with pytest.raises(errors.InvalidArgument, match=r"element 1 of the array is not UTF-8"):
+        OrtValue.ortvalue_from_numpy(np.array(["a", b"\xff"], object))
     with pytest.raises(RuntimeError, match="no memory that holds them"):
         value.data_ptr()
     with pytest.raises(BufferError, match="no tensors of string"):

@@ -206,3 +206,11 @@ def test_is_rounded(dtype: DType) -> None:
     assert not e.is_rounded(wide, dtype) and e.is_rounded(wide, dtype, {1})
     other = HALVES[1 - HALVES.index(dtype)]
     assert not e.is_rounded(number, other)
+
+
+@of_each_type
+def test_what_is_computed_in_another_type_is_converted(dtype: DType) -> None:
+    """An integer's sign, and numbers that a type of 16 bits has, in float64: they are not float32."""
+    integer, wide = e.operand(0, DType.INT32), e.operand(0, DType.DOUBLE)
+    for number in (e.sign(integer), e.where(integer > 0, e.constant(2, DType.INT32), 1), e.where(wide > 0, 2.0, wide)):
+        assert not e.is_rounded(number, dtype)

@@ -584,6 +584,9 @@ def test_nothing_to_do() -> None:
         empty = replace(case, kernel=(1, 1), pads=(0, 0, 0, 0))
         check(empty, spec, "host")
         check(empty, replace(spec, y_planes=True), "host")
+    # Weights that do not stay near are asked for ahead, by the products of an empty batch's no tiles.
+    deep = Case((7, 7), 32, 32, kernel=(3, 3), pads=(1, 1, 1, 1), images=0)
+    check(deep, WinogradSpec(host().lanes(4), (4, 4), (3, 3), rows=8, vectors=2, l2_bytes=1 << 16), "host")
     check(replace(GROUPED[0], images=0), choose(GROUPED[0], host()), "host")
     check(replace(DEPTHWISE[0], images=0), choose(DEPTHWISE[0], host()), "host")
 

@@ -1,5 +1,7 @@
 """Quantising by the least and the largest element: in one task, and by parts."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,11 @@ from tests.targets import named
 TARGETS = ("host", "znver4", "skylake-avx512", "haswell", "x86-64-v2")
 
 
+@cache
+def compiled(spec: ExtremesSpec | QuantiseSpec, target: str) -> Compiled:
+    return Compiled(build(spec, named(target).lanes(4)), named(target), True)
+
+
 def run(x: np.ndarray, target: str, alone: bool, gap: int = 0) -> tuple[np.ndarray, ...]:
     """y, scale and zero point of x [rows, length], whose rows are `gap` elements apart."""
     rows, length = x.shape
@@ -20,16 +27,16 @@ def run(x: np.ndarray, target: str, alone: bool, gap: int = 0) -> tuple[np.ndarr
     y = np.full((rows, length + gap), 77, np.uint8)
     scale, zero = np.zeros((), np.float32), np.zeros((), np.uint8)
     given = RowsGiven(rows=rows, length=length, x_row=length + gap, y_row=length + gap)
-    extremes, lanes = np.full((2, PARTS_MOST), np.inf, np.float32), named(target).lanes(4)
+    extremes = np.full((2, PARTS_MOST), np.inf, np.float32)
     if not alone:
         first = ExtremesSpec()
         sizes = first.complete(given)
         assert first.tasks(sizes) <= PARTS_MOST
-        Compiled(build(first, lanes), named(target), True)([lies, extremes], sizes, first.tasks(sizes), pieces=3)
+        compiled(first, target)([lies, extremes], sizes, first.tasks(sizes), pieces=3)
     spec = QuantiseSpec(alone)
     sizes = spec.complete(given)
     buffers = [lies, extremes, y, scale, zero]
-    Compiled(build(spec, lanes), named(target), True)(buffers, sizes, spec.tasks(sizes), pieces=1 if alone else 2)
+    compiled(spec, target)(buffers, sizes, spec.tasks(sizes), pieces=1 if alone else 2)
     assert (y[:, length:] == 77).all()
     return y[:, :length], scale, zero
 

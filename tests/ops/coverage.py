@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 from onnx import defs, helper
 
 from jitonnx import errors
@@ -84,6 +85,100 @@ A value of a type or rank with no kernel is evaluated on NumPy alone: what is be
 """
 
 
+KERNELS_OF = "1.31"
+"""The version of onnxruntime whose kernels are listed."""
+
+KERNELS = f"""
+## Kernels of onnxruntime
+
+What onnxruntime {KERNELS_OF} registers for CPUs, by `get_all_opkernel_def`. An operator is *here* if models may use it
+in all the versions that have a kernel there.
+
+| domain | operator | versions with a kernel | |
+|---|---|---|---|
+"""
+
+GENERATION = "runs the model's own graphs in a loop of its own: export the step, and let the program loop"
+LAYOUT = "onnxruntime's own optimiser alone writes it, for its layout of channels"
+REFUSED = {
+    **dict.fromkeys([("com.microsoft", name) for name in ("BeamSearch", "GreedySearch", "Sampling")], GENERATION),
+    ("com.microsoft", "WhisperBeamSearch"): GENERATION,
+    **dict.fromkeys([("", "MemcpyFromHost"), ("", "MemcpyToHost")], "copies between devices, which sessions add"),
+    **dict.fromkeys(
+        [
+            ("com.microsoft.nchwc", name)
+            for name in ("AveragePool", "Conv", "GlobalAveragePool", "GlobalMaxPool", "MaxPool", "ReorderInput")
+        ],
+        LAYOUT,
+    ),
+    **dict.fromkeys([("com.microsoft.nchwc", name) for name in ("ReorderOutput", "Upsample")], LAYOUT),
+    **dict.fromkeys(
+        [
+            ("com.microsoft", name)
+            for name in (
+                *("BifurcationDetector", "EngramGate", "HyperConnectionPostMix", "HyperConnectionPreMix"),
+                *("MRotaryEmbedding", "NGramHashMapping", "VarlenNGramHashMapping"),
+            )
+        ],
+        "for single models that onnxruntime-genai writes; not declared yet",
+    ),
+    **dict.fromkeys(
+        [("com.microsoft", name) for name in ("AttnLSTM", "WordConvEmbedding")], "no exporter writes it any more"
+    ),
+    ("com.microsoft", "MatMulFpQ4"): "no exporter writes it any more: MatMulNBits took its place",
+    **dict.fromkeys(
+        [
+            ("com.microsoft", name)
+            for name in (
+                *("ConvTransposeWithDynamicPads", "DecoderMaskedMultiHeadAttention", "DynamicTimeWarping"),
+                *("MaxpoolWithMask", "NhwcMaxPool", "SparseAttention", "SparseToDenseMatMul", "UnfoldTensor"),
+            )
+        ],
+        "not declared yet",
+    ),
+}
+"""Why there is no declaration of an operator that onnxruntime has a kernel of."""
+
+
+def kernels() -> dict[tuple[str, str], list[tuple[int, int]]]:
+    """The versions that onnxruntime's kernels for CPUs are for, first and last, by domain and operator."""
+    found: dict[tuple[str, str], set[tuple[int, int]]] = defaultdict(set)
+    for kernel in onnxruntime.capi.onnxruntime_pybind11_state.get_all_opkernel_def():
+        if kernel.provider == "CPUExecutionProvider":
+            found[kernel.domain, kernel.op_name].add(tuple(kernel.version_range))
+    return {key: sorted(ranges) for key, ranges in sorted(found.items())}
+
+
+def kernel_rows() -> Iterator[str]:
+    """A line for each operator that onnxruntime has kernels of. ValueError where REFUSED is not what there is."""
+    listed_kernels = kernels()
+    unlisted = [key for key in REFUSED if key not in listed_kernels or registry.find(*key) is not None]
+    if unlisted:
+        raise ValueError(f"REFUSED has a reason for {unlisted}, which are here, or have no kernel")
+    for key, ranges in listed_kernels.items():
+        declared = key in HANDLED_BY_THE_LOADER or registry.find(*key) is not None
+        missing = [first for first, last in ranges if not usable(key, first, last)] if declared else []
+        if missing or (not declared and key not in REFUSED):
+            raise ValueError(f"{key}: no declaration for version {missing or ranges}, and no reason in REFUSED")
+        texts = [f"{first}-{last}" if last != first else str(first) for first, last in ranges]
+        versions = ", ".join(texts).replace(f"-{np.iinfo(np.int32).max}", " on")
+        state = "here" if declared else f"refused: {REFUSED[key]}"
+        yield f"| {key[0] or 'ai.onnx'} | {key[1]} | {versions} | {state} |"
+
+
+def usable(key: tuple[str, str], first: int, last: int) -> bool:
+    """Whether a version of an operator, or one behind it that the kernel is for too, is declared."""
+    signature = registry.signature(*key, first)
+    return signature is not None and signature.version <= last
+
+
+def kernel_section() -> str:
+    """The section on onnxruntime's kernels: what the page has, where another version of onnxruntime is installed."""
+    if not onnxruntime.__version__.startswith(f"{KERNELS_OF}."):
+        return KERNELS + PAGE.read_text(encoding="utf-8").partition(KERNELS)[2]
+    return KERNELS + "\n".join(kernel_rows()) + "\n"
+
+
 def schemas() -> dict[tuple[str, str], dict[int, Any]]:
     """All of ONNX's schemas: by domain and name, by version."""
     found: dict[tuple[str, str], dict[int, Any]] = defaultdict(dict)
@@ -106,7 +201,7 @@ def page() -> str:
             head = "| operator | versions | compiled | evaluated | refused |\n|---|---|---|---|---|"
             lines.append(f"\n## {domain or 'ai.onnx'}\n\n{head}\n" + "\n".join(rows) + "\n")
     total = f"\nOf {counts[1]} operator versions {counts[0]} are loaded.\n"
-    return HEAD + total + "".join(lines) + REASONS
+    return HEAD + total + "".join(lines) + REASONS + kernel_section()
 
 
 def row(domain: str, name: str, versions: Mapping[int, Any], cases: Sequence[Case], counts: list[int]) -> str:

@@ -2,23 +2,29 @@
 
 import importlib
 import inspect
+import sys
 from collections import defaultdict
 from dataclasses import MISSING, Field, fields
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from types import ModuleType, SimpleNamespace
+from typing import Any, ClassVar
 
+import numpy as np
+import onnx
 import pytest
 from onnx import AttributeProto, defs, helper
 from onnxruntime.capi import onnxruntime_pybind11_state as pybind_state
 
+from jitonnx import InferenceSession
 from jitonnx.ir.attributes import KINDS, kind_of
+from jitonnx.ir.computation import expressions as e
 from jitonnx.ir.graph import GraphError
 from jitonnx.ir.operator import Operator
 from jitonnx.ir.schema import versions_of
+from jitonnx.ops.base import FLOATS, Elementwise
 from jitonnx.ops.composite import Composite
-from jitonnx.ops.generate import CONTRIBUTED
+from jitonnx.ops.generate import is_contributed
 from jitonnx.ops.registry import COUNTS, ELEMENT_TYPES, FOLDERS, _parse_attributes, registry
 from tests.models.node_tests import node_tests
 from tests.ops.ml.test_maps import MAP_OPERATORS
@@ -45,7 +51,7 @@ def schemas() -> dict[tuple[str, str], dict[int, Any]]:
     for schema in defs.get_all_schemas_with_history():
         found[schema.domain, schema.name][schema.since_version] = schema
     for schema in pybind_state.get_all_operator_schema():  # of the same form, and the same names
-        if schema.domain == "com.microsoft" or schema.name in CONTRIBUTED:
+        if schema.domain == "com.microsoft" or is_contributed(schema):
             found[schema.domain, schema.name][schema.since_version] = schema
     return found
 
@@ -207,3 +213,53 @@ def _any(entry: Field[Any]) -> Any:
     kind = kind_of(entry.type)
     assert kind is not None
     return {"INT": 1, "FLOAT": 1.0, "STRING": "", "INTS": (1, 1)}[kind.name]
+
+
+def test_a_built_in_operator_that_no_schema_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is declared as docs/operators.md says; what FAMILIES promises and no module keeps is an error that says so."""
+    family = ModuleType("jitonnx.ops.microsoft.of_a_test")
+
+    class Doubled(Elementwise):
+        """x + x, times `factor`."""
+
+        __module__ = family.__name__
+        domain = "com.microsoft"
+        inputs, outputs = ("X: T",), ("Y: T",)
+        types: ClassVar[Any] = {"T": FLOATS}
+
+        factor: float = 1.0
+
+        def scalar(self, x: e.Expr) -> e.Expr:
+            return (x + x) * self.factor
+
+        def evaluate(self, x: np.ndarray) -> np.ndarray:
+            return (x + x) * x.dtype.type(self.factor)
+
+    vars(family)["OPERATORS"] = (Doubled,)
+    monkeypatch.setitem(sys.modules, family.__name__, family)
+    domain = registry.domain("com.microsoft")
+    assert domain is not None
+    for name in ("Doubled", "Tripled"):
+        monkeypatch.setitem(domain._operators, name, family.__name__)
+    text = '<ir_version: 8, opset_import: ["": 17, "m": 1]> g (float[N] x) => (float[N] y) { y = m.%s(x) }'
+    models = {
+        name: onnx.parser.parse_model(text.replace('"m"', '"com.microsoft"').replace("m.%s", f"com.microsoft.{call}"))
+        for name, call in (("Doubled", "Doubled <factor = 3.0>"), ("Tripled", "Tripled"))
+    }
+    x = np.arange(5, dtype=np.float32)
+    np.testing.assert_array_equal(InferenceSession(models["Doubled"].SerializeToString()).run(None, {"x": x})[0], 6 * x)
+    with pytest.raises(LookupError, match="FAMILIES promises Tripled"):
+        InferenceSession(models["Tripled"].SerializeToString())
+    with pytest.raises(Exception, match="Doubled:1"):
+        InferenceSession(
+            onnx.helper.make_model(
+                onnx.helper.make_graph(
+                    [onnx.helper.make_node("Doubled", ["x", "x"], ["y"], domain="com.microsoft")],
+                    "g",
+                    list(models["Doubled"].graph.input),
+                    list(models["Doubled"].graph.output),
+                ),
+                opset_imports=[onnx.helper.make_opsetid("com.microsoft", 1)],
+                ir_version=8,
+            ).SerializeToString()
+        )

@@ -62,8 +62,8 @@ def test_same_as_run(threads: int, release_gil: bool) -> None:
 def test_the_first_call_makes_a_frame() -> None:
     program = _sum()
     entry = program.entry()
-    assert entry is not None and program._pool.kept == 0
-    assert entry({"a": X, "b": X}) is not None and program._pool.kept == 1
+    assert entry is not None and program.frames.kept == 0
+    assert entry({"a": X, "b": X}) is not None and program.frames.kept == 1
 
 
 class _Subclass(np.ndarray):
@@ -196,7 +196,7 @@ def test_short_memory_is_left_to_python_and_leaves_the_entry_usable() -> None:
         assert entry({}) is None
         with pytest.raises(RuntimeException, match="not enough memory for output 'huge'"):
             program.run([])
-    assert program._pool.kept == 1 and not program._pool.frames["owner"].any()
+    assert program.frames.kept == 1 and not program.frames.frames["owner"].any()
 
 
 def test_entry_keeps_its_program_alive() -> None:

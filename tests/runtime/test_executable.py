@@ -204,7 +204,7 @@ def test_idle_team_burns_no_cpu() -> None:
 
 def test_frames_are_reused_bounded_and_freed() -> None:
     program = chain(3, 1024, 4, 2)
-    pool = program._pool
+    pool = program.frames
     x = np.zeros(1024, np.float32)
     for _ in range(5):
         program.run([x])
@@ -231,7 +231,7 @@ def test_frames_are_reused_bounded_and_freed() -> None:
 def pointers(program: Executable) -> list[int]:
     """Tell where operands lie, after a run."""
     program.run([])
-    frame = program._pool.frames[0]
+    frame = program.frames.frames[0]
     count = len(program.loadable.common.in_arena)
     return (ctypes.c_int64 * count).from_address(int(frame["pointers"]))[:]
 

@@ -144,7 +144,7 @@ def test_a_child_takes_over_frames_that_were_in_use() -> None:
     """Another thread is in the middle of a run when this one forks: the child has its frame, but not the thread."""
     steps = [Step("burn", (), (30_000_000,), scratch=8)]
     long = executable(steps)
-    pool = long._pool
+    pool = long.frames
     running = threading.Thread(target=long.run, args=([],))
     running.start()
     while not pool.frames["owner"].any():

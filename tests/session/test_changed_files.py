@@ -88,3 +88,24 @@ def test_small_files_are_in_memory_and_changed_ones_are_not_read(tmp_path: Path)
     os.truncate(path, 100)
     with pytest.raises(mapped_files.FileChangedError, match="file was written to"):
         mapped_files.copied(array)
+
+
+@pytest.mark.parametrize("side", [64, 1024])
+def test_weights_are_there_for_plans_made_later(side: int, tmp_path: Path) -> None:
+    """A plan lets go of the pages of what it has packed, which are read again if a plan for other sizes needs them: of
+    a file that is mapped, but not of one that was read."""
+    weights = np.random.default_rng(0).standard_normal((side, side), np.float32)
+    values = {"a": weights, "b": weights.T.copy(), "c": np.ones((side, side), np.float32)}
+    nodes = [
+        node("MatMul", ["x", "a"], ["m"]),
+        node("Add", ["m", "m2"], ["s"]),  # two batches that are taken to be equal
+        node("MatMul", ["s", "b"], ["n"]),
+        node("MatMul", ["n", "c"], ["y"]),
+    ]
+    path = tmp_path / "weights.onnx"
+    path.write_bytes(model(nodes, [tensor("x", ("n", side)), tensor("m2", ("k", side))], [tensor("y", None)], values))
+    session = jitonnx.InferenceSession(path)
+    for rows, others in ((2, 2), (3, 1), (1, 4), (2, 2)):
+        x, m2 = (np.random.default_rng(n).standard_normal((n, side), np.float32) for n in (rows, others))
+        expected = (x @ weights + m2) @ weights.T @ values["c"]
+        np.testing.assert_allclose(session.run(None, {"x": x, "m2": m2})[0], expected, 1e-2, 1e-2 * side)

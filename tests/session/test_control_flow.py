@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx.parser
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from jitonnx import GraphOptimizationLevel, InferenceSession, OrtValue, SessionOptions, errors
 from jitonnx.engine.pipeline import Engine, Settings
+from jitonnx.engine.schedule import Schedule
 from jitonnx.ir.dims import variable
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Graph
@@ -93,6 +95,44 @@ def test_a_condition_that_sizes_tell_is_right() -> None:
         node("If", ["c"], ["y"], then_branch=then, else_branch=other),
     ]
     check(bytes_of(nodes, [tensor("x")], [tensor("y", None)]), {"x": numbers(2, 3)}, {"x": numbers(3, 3)})
+
+
+NEVER_TAKEN = {
+    "a run tells": "picked = Identity(c)",
+    "the rank tells": "rank = Size(sizes) none = Constant<value_int = 0>() picked = Equal(rank, none)",
+    "sizes tell": "size = Gather(sizes, first) none = Constant<value_int = 99>() picked = Equal(size, none)",
+}
+
+
+@pytest.mark.parametrize("level", [GraphOptimizationLevel.ORT_DISABLE_ALL, GraphOptimizationLevel.ORT_ENABLE_ALL])
+@pytest.mark.parametrize("condition", NEVER_TAKEN)
+def test_a_branch_that_does_not_fit_what_it_reads_may_never_be_taken(
+    condition: str, level: GraphOptimizationLevel
+) -> None:
+    """PyTorch's atleast_1d gives scalars one element, and what has a rank nothing; a matrix has no such shape."""
+    data = onnx.parser.parse_model(f"""
+        <ir_version: 9, opset_import: ["": 18]>
+        branches (float[n, 4] x, bool c) => (float[n, 4] y)
+        <int64[1] one = {{1}}, int64 first = {{0}}> {{
+            doubled = Add(x, x)
+            sizes = Shape(x)
+            {NEVER_TAKEN[condition]}
+            chosen = If(picked) <
+                then_branch = scalar () => (a) {{ row = Reshape(doubled, one) a = Exp(row) }},
+                else_branch = rest () => (b) {{ b = Neg(doubled) }}
+            >
+            y = Add(chosen, x)
+        }}""").SerializeToString()
+    options = SessionOptions()
+    options.graph_optimization_level = level
+    session = InferenceSession(data, options)
+    for count in (3, 1, 0):
+        x = numbers(count, 4)
+        (y,) = session.run(None, {"x": x, "c": np.array(False)})
+        assert np.array_equal(y, -x)
+    if condition == "a run tells":
+        with pytest.raises(errors.Error, match="Reshape"):
+            session.run(None, {"x": numbers(3, 4), "c": np.array(True)})
 
 
 # ------------------------------------------------------------------------------------------------ Loop
@@ -369,6 +409,45 @@ def test_what_a_run_meets_otherwise_than_planned_is_planned_once(monkeypatch: py
             monkeypatch.setattr(Engine, "_compile", None)  # nothing is compiled from now on
     with pytest.raises(errors.Error):
         session.run(None, {"x": numbers(5, 3), "a": np.arange(5) < 2, "b": np.arange(5) < 3})
+
+
+def test_a_run_that_meets_much_otherwise_than_planned_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two sums of rows that only a run counts, both broadcast, the second of what the first one gives: the plan that
+    served the last run is tried first.
+
+    A count that is an element of a shape is not taken for the 0 that copies a size, whatever else did not hold.
+    """
+    nodes = [
+        *(node("Compress", ["x", mask], [f"p{mask}"], axis=0) for mask in "abc"),
+        node("Add", ["pa", "pb"], ["s"]),
+        node("Compress", ["s", "d"], ["pd"], axis=0),
+        node("Add", ["pc", "pd"], ["t"]),
+        node("Shape", ["t"], ["shape"]),
+        node("Reshape", ["t", "shape"], ["r"]),
+        *(node("Relu", [name], [output]) for name, output in (("s", "y"), ("r", "z"))),
+    ]
+    masks = [tensor(mask, ("M" if mask == "d" else "N",), BOOL) for mask in "abcd"]
+    session = InferenceSession(bytes_of(nodes, [tensor("x"), *masks], [tensor("y", None), tensor("z", None)]))
+    tries = []
+    attempt = Schedule.run_owned
+    monkeypatch.setattr(Schedule, "run_owned", lambda *given: (tries.append(1), attempt(*given))[1])
+    x = numbers(9, 3)
+    for counts, first, again in (
+        ((4, 4, 3, 3), 1, 1),
+        ((1, 4, 5, 1), 3, 1),
+        ((1, 6, 7, 1), 1, 1),
+        ((4, 4, 3, 3), 2, 1),
+    ):
+        a, b, c, d = (np.arange(9) < count for count in counts)
+        for most in (first, again):
+            tries.clear()
+            total = x[a] + x[b]
+            rows = d[: len(total)]
+            y, z = session.run(None, {"x": x, "a": a, "b": b, "c": c, "d": rows})
+            np.testing.assert_array_equal(y, np.maximum(total, 0))
+            np.testing.assert_array_equal(z, np.maximum(x[c] + total[rows], 0))
+            assert len(tries) <= most
+    assert session.compile_status.numpy_runs == 0
 
 
 @pytest.mark.parametrize("center", [0, 1])

@@ -172,6 +172,42 @@ pasted (float[n, 1, 2, 2] masks, int64[n, 2] sizes) => (float[n, c, d] y)
 }
 """
 
+WINDOWED = """
+windowed (float[b, 4, 4] x) => (float[b, 4, 4] y)
+<float[1, 4, 4] embedding, float[1, 2, 2] window = {1, 2, 3, 4}, int64 rank = {3}, int64 none = {0}, int64[1] one = {1},
+ int64[2] halves = {2, 2}>
+{
+    repeats = Div(halves, one)
+    count = Size(repeats)
+    missing = Sub(rank, count)
+    fewer = Greater(missing, none)
+    times = If(fewer) <
+        then_branch = with_ones () => (a) {
+            shape = Reshape(missing, one)
+            ones = Expand(one, shape)
+            a = Concat<axis = 0>(ones, repeats)
+        },
+        else_branch = as_they_are () => (b) { b = Identity(repeats) }
+    >
+    tiled = Tile(window, times)
+    places = Add(embedding, tiled)
+    y = Add(x, places)
+}
+"""
+"""torch.tile as TorchScript exports it: an If, whose condition ranks tell, puts ones in front of the repetitions."""
+
+TAILS = """
+tails (float[n] x, float[k] z) => (float[a] last, float[b] rest)
+<int64[1] zero = {0}, int64[1] far = {9223372036854775807}>
+{
+    size = Shape(z)
+    back = Neg(size)
+    last = Slice(x, back, far, zero)
+    rest = Slice(x, zero, back, zero)
+}
+"""
+"""x[-n:] as XLM has it; of 0 elements that is all of x."""
+
 RANDOM = np.random.default_rng(0)
 
 
@@ -233,6 +269,11 @@ CASES: Mapping[str, tuple[str, Feeds]] = {
             for count, starts in ((7, [0, 2, 5]), (1, [0]), (3, [0, 0, 3]), (5, [0, 1, 2, 3, 4]), (0, [0]))
         ],
     ),
+    "tails": (
+        TAILS,
+        [{"x": numbers(n), "z": numbers(k)} for n, k in ((5, 3), (7, 2), (4, 4), (3, 5), (5, 0), (0, 0), (0, 2))],
+    ),
+    "windowed": (WINDOWED, [{"x": numbers(b, 4, 4)} for b in (2, 1, 0, 3)]),
     "pasted": (
         PASTED,
         [
@@ -246,6 +287,7 @@ CASES: Mapping[str, tuple[str, Feeds]] = {
 def model_of(text: str) -> bytes:
     """The model, whose constants without elements are weights."""
     text = text.replace("float[16, 2] weights>", "float[16, 2] weights = {" + ", ".join(["0.25"] * 32) + "}>")
+    text = text.replace("] embedding,", "] embedding = {" + ", ".join(map(str, range(16))) + "},")
     text = text.replace("float[4, 4] weights>", "float[4, 4] weights = {" + ", ".join(map(str, range(16))) + "}>")
     return onnx.parser.parse_model('<ir_version: 10, opset_import: ["": 20]>\n' + text).SerializeToString()
 
@@ -264,3 +306,11 @@ def test_no_run_is_evaluated_on_numpy_as_a_whole(name: str, level: int) -> None:
             assert found.dtype == expected.dtype
             np.testing.assert_allclose(found, expected, 1e-4, 1e-5)
     assert ours._model.compiled().engine.status().numpy_runs == 0
+
+
+def test_what_most_runs_have_is_assumed_of_a_slice_from_behind() -> None:
+    """x[-n:] is planned for n that are not 0 in the beginning."""
+    session = InferenceSession(model_of(TAILS))
+    for n, k in ((5, 3), (4, 4), (7, 1)):
+        session.run(None, {"x": numbers(n), "z": numbers(k)})
+    assert not session._model.compiled().engine.variants

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import onnx
+import onnx.parser
 import onnxruntime
 import pytest
 
@@ -127,6 +127,41 @@ def test_casts_of_the_model_round() -> None:
     x = feed("mixed", "float16")
     (result,) = jitonnx.InferenceSession(b.model((5, 24), y)).run(None, {"x": x})
     np.testing.assert_array_equal(result, x.astype(np.float16).astype(np.float32))
+
+
+@pytest.mark.parametrize("level", [0, 99])
+@pytest.mark.parametrize(
+    ("nodes", "type", "expected"),
+    [
+        ("y = Round(h)", "float16", np.rint),
+        ("s = Mul(h, h) y = Floor(s)", "float16", lambda h: np.floor(h * h)),
+        ("s = Sqrt(h) y = Cast<to=6>(s)", "int32", lambda h: np.sqrt(h).astype(np.int32)),
+        ("s = Add(h, h) r = Abs(s) y = Less(r, h)", "bool", lambda h: abs(h + h) < h),
+        ("s = Add(h, h) t = IsInf(s) y = Not(t)", "bool", lambda h: ~np.isinf(h + h)),
+        ("y = ArgMax<keepdims=0>(h)", "int64", np.argmax),
+    ],
+)
+def test_what_decides_where_an_operator_jumps_is_rounded(nodes: str, type: str, expected, level: int) -> None:
+    """Numbers of float32 that lie beside those at which the result changes once they are float16."""
+    rank = "" if type == "int64" else "n"
+    text = f"g (float[n] x) => ({type}[{rank}] y) {{ h = Cast<to=10>(x) {nodes} }}"
+    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 20]> {text}')
+    options = jitonnx.SessionOptions()
+    options.graph_optimization_level = jitonnx.GraphOptimizationLevel(level)
+    x = np.float32([24.999, 24.9999, 2.4999, 2.5001, 1.41421, 2.23606, 3.9999, 0.4999999, 32751.9, 0])
+    (result,) = jitonnx.InferenceSession(model.SerializeToString(), options).run(None, {"x": x})
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(result, expected(x.astype(np.float16)))
+
+
+@pytest.mark.parametrize("type", ["int8", "uint8", "int32", "uint64", "double"])
+def test_signs_are_converted(type: str) -> None:
+    """A sign is a number of every type, but not one of float32."""
+    nodes = "a = Sign(x) b = Cast<to=10>(a) y = Cast<to=1>(b)"
+    text = f'<ir_version: 10, opset_import: ["": 13]> g ({type}[n] x) => (float[n] y) {{ {nodes} }}'
+    x = np.array([5, 3, 0, 100, 1, 77, 2]).astype("float64" if type == "double" else type)
+    session = jitonnx.InferenceSession(onnx.parser.parse_model(text).SerializeToString())
+    np.testing.assert_array_equal(session.run(None, {"x": x})[0], np.sign(x).astype(np.float32))
 
 
 def test_gates_are_multiplied_into_weights() -> None:

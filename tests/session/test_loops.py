@@ -602,3 +602,19 @@ def test_what_is_appended_to(axis: int, first: str) -> None:
     assert all(np.array_equal(feed["c0"], one) for feed, one in zip(feeds, kept, strict=True))
     (step,) = native_loops(session)
     assert bool(step.grown) == (first == "s")
+
+
+def test_a_scalar_state_that_is_stacked_as_well() -> None:
+    """What is behind the loop takes the state as an array."""
+    body = loop_body(
+        [node("Add", ["i", "i"], ["t"]), node("Identity", ["t"], ["row"])],
+        [tensor("s", [], INT64)],
+        [tensor("t", [], INT64)],
+        [tensor("row", [], INT64)],
+    )
+    model = bytes_of(
+        [node("Loop", ["n", "", "s0"], ["end", "rows"], body=body), node("Less", ["end", "limit"], ["y"])],
+        [tensor("s0", [], INT64), tensor("n", [], INT64), tensor("limit", [], INT64)],
+        [tensor("y", [], BOOL), tensor("rows", None, INT64)],
+    )
+    check(model, *({"s0": np.array(7), "n": np.array(n), "limit": np.array(4)} for n in (3, 1, 0, 5)))

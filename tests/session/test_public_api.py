@@ -104,6 +104,7 @@ SESSION = [
     "get_tuning_results",
     "io_binding",
     "model_nodes",
+    "native_program",
     "precision",
     "release_captured_graph",
     "run",
@@ -115,6 +116,7 @@ SESSION = [
     "set_ep_dynamic_options",
     "set_providers",
     "set_tuning_results",
+    "shape_ends",
     "title",
     "wait_until_compiled",
 ]

@@ -397,7 +397,7 @@ def test_options_that_a_session_refuses() -> None:
     cancelled = SessionOptions()
     cancelled.set_load_cancellation_flag(True)
     for options, error, text in (
-        (with_entry("session.load_model_format", "ORT"), Fail, "format 'ORT'"),
+        (with_entry("session.load_model_format", "TORCH"), Fail, "format 'TORCH'"),
         (with_entry("session.disable_cpu_ep_fallback", "1"), InvalidArgument, "disable_cpu_ep_fallback"),
         (cancelled, ModelLoadCanceled, "called off"),
         (["CPUExecutionProvider"], TypeError, "give providers as providers="),

@@ -203,3 +203,19 @@ def test_a_kernel_that_would_go_beyond_its_operands_is_left_to_numpy(monkeypatch
     session = jitonnx.InferenceSession(parsed(text, s=np.int64([0, 2]), e=np.int64([2, 4])))
     np.testing.assert_allclose(session.run(None, {"x": ramp(2, 4)})[0], np.tanh(ramp(2, 4)[:, 2:]), 1e-6)
     assert "please report" in session.engine.schedule.explained()
+
+
+@pytest.mark.parametrize("n", [1, 3, 4, 120])
+def test_slices_that_assume_what_contradicts(n: int) -> None:
+    """The first leaves 4 elements of an axis, the second begins 100 from its end, and both are behind a reshape."""
+    nodes = "u = Unsqueeze(x, two) z = Slice(u, three, four, both) y = Slice(z, hundred, last, one)"
+    constants = {"two": [2, 0], "three": [-3, -3], "four": [4, 4], "both": [1, 3], "hundred": [-100], "last": [-1]}
+    source = parsed(f"(float[n,n,1] x) => (float[a,b,c,d,e] y) {{ {nodes} }}", **constants, one=[1])
+    check(source, [{"x": ramp(n, n, 1)}])
+
+
+@pytest.mark.parametrize("factor", [1091132459785027061, -(2**62)])
+def test_what_is_made_of_sizes_and_is_none(factor: int) -> None:
+    """Products of sizes and large numbers wrap round, as those of other integers do."""
+    source = parsed("(float[2,n] x) => (int64[2] y) { s = Shape(x) y = Mul(s, factor) }", factor=factor)
+    check(source, [{"x": ramp(2, n)} for n in (32, 1, 0)])

@@ -120,7 +120,7 @@ def _is_excluded(options: SessionOptions) -> bool:
         return True
     if options.entry(CPU_NAME) not in (None, "", "host") or options.entry(GEMM) not in (None, "", "own"):
         return True  # the code is for another CPU, or calls a library of this process
-    if options.entry(EXTERNAL_DATA_FOLDER) or options.replaced_initializers():  # weights come from elsewhere
+    if options.entry(EXTERNAL_DATA_FOLDER) or options.has_weights():  # weights come from elsewhere
         return True
     return bool(options.optimized_model_filepath) or options.load_cancelled()  # one needs the model, one is refused
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jitonnx.api.environment import get_version_string
-from jitonnx.api.inputs import Size, choose_shapes, ends
+from jitonnx.api.inputs import Ends, NamedShapes, ends_in_order
 from jitonnx.engine.compiled_plan import CompiledPlan
 from jitonnx.engine.pipeline import Engine
 from jitonnx.engine.schedule_message import NotStorable
@@ -32,10 +32,6 @@ from jitonnx.runtime.program import Shapes
 if TYPE_CHECKING:
     from jitonnx.api.compiled_model import CompiledModel
     from jitonnx.api.description import ModelDescription
-
-NamedShapes = Mapping[str, Sequence[Size]]
-Ends = tuple[Shapes, Shapes]
-"""The least and the largest shapes of the inputs; the same for one set of shapes."""
 
 
 def save(
@@ -199,7 +195,7 @@ def _all_shapes(
     sets = [shapes] if isinstance(shapes, Mapping) else shapes
     if not isinstance(sets, Sequence) or not all(isinstance(one, Mapping) for one in sets):
         raise TypeError(f"shapes are a dict of shapes by input name, or a list of such; got {shapes!r}")
-    return list(dict.fromkeys(_ordered(declared, one, engine.usual_sizes) for one in sets))
+    return list(dict.fromkeys(ends_in_order(declared, one, engine.usual_sizes) for one in sets))
 
 
 def _open(declared: Sequence[Declaration]) -> str:
@@ -207,14 +203,6 @@ def _open(declared: Sequence[Declaration]) -> str:
         entry.name for entry in declared if entry.shape is None or not all(isinstance(d, int) for d in entry.shape)
     ]
     return ", ".join(map(repr, names))
-
-
-def _ordered(declared: Sequence[Declaration], shapes: NamedShapes, usual: Mapping[str, Sequence[int | None]]) -> Ends:
-    low, high = (choose_shapes(declared, end, usual=usual) for end in ends(shapes))
-    if low.assumed:
-        given = ", ".join(f"{name}={list(shape)}" for name, shape in shapes.items()) or "nothing"
-        raise InvalidArgument(f"the shapes leave {', '.join(low.assumed)} open (given: {given})")
-    return low.in_order(declared), high.in_order(declared)
 
 
 def _serving(engine: Engine, low: Shapes, high: Shapes) -> list[Engine]:

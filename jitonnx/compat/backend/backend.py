@@ -2,11 +2,36 @@
 
 from __future__ import annotations
 
+import importlib
+import unittest
 from typing import Any, NoReturn
 
+from jitonnx.api.environment import get_available_providers, get_device
 from jitonnx.api.options import SessionOptions
 from jitonnx.api.session import InferenceSession
 from jitonnx.compat.backend.backend_rep import OnnxRuntimeBackendRep, set_options
+
+__all__ = [
+    "OnnxRuntimeBackend",
+    "OnnxRuntimeBackendRep",
+    "get_available_providers",
+    "get_device",
+    "is_compatible",
+    "prepare",
+    "run",
+    "supports_device",
+    "unittest",
+]
+
+_ONNX = {
+    "Backend": ("onnx.backend.base", "Backend"),
+    "ModelProto": ("onnx", "ModelProto"),
+    "check_model": ("onnx.checker", "check_model"),
+    "helper": ("onnx.helper", ""),
+    "packaging": ("packaging", ""),
+    "version": ("onnx.version", "version"),
+}
+"""Names that onnxruntime's module has from packages that jitonnx does without: there where they are installed."""
 
 _OPTIONS = frozenset(
     (
@@ -66,3 +91,17 @@ class OnnxRuntimeBackend:
     def run_node(cls, node: Any, inputs: Any, device: str | None = None, **_: Any) -> NoReturn:
         """NotImplementedError: models are run, and not nodes."""
         raise NotImplementedError("It is much more efficient to run a whole model than every node independently.")
+
+
+is_compatible = OnnxRuntimeBackend.is_compatible
+prepare = OnnxRuntimeBackend.prepare
+run = OnnxRuntimeBackend.run_model
+supports_device = OnnxRuntimeBackend.supports_device
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ONNX:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    place, member = _ONNX[name]
+    module = importlib.import_module(place)
+    return getattr(module, member) if member else module

@@ -3,14 +3,27 @@
 Its inner classes `InferenceSession` and `SessionIOBinding` are not those of the package, and have other arguments.
 """
 
+from types import ModuleType
+
 from jitonnx.api.adapters import AdapterFormat, LoraAdapter
 from jitonnx.api.binding import SessionIOBinding
+from jitonnx.api.block_quantization import (
+    pack_fp4_weights_for_cuda_moe_gemm,
+    quantize_matmul_2bits,
+    quantize_matmul_4bits,
+    quantize_matmul_8bits,
+    quantize_matmul_bnb4,
+    quantize_qdq_matmul_2bits,
+    quantize_qdq_matmul_4bits,
+)
 from jitonnx.api.devices import (
     ArenaExtendStrategy,
     OrtAllocatorType,
     OrtArenaCfg,
     OrtDevice,
     OrtDeviceMemoryType,
+    OrtEpAssignedNode,
+    OrtEpAssignedSubgraph,
     OrtEpDevice,
     OrtHardwareDevice,
     OrtHardwareDeviceType,
@@ -43,18 +56,30 @@ from jitonnx.api.environment import (
 )
 from jitonnx.api.environment import interface_version as get_version_string
 from jitonnx.api.inner_session import InnerSession as InferenceSession
+from jitonnx.api.operator_schemas import (
+    KernelDef,
+    OpSchema,
+    get_all_operator_schema,
+    get_all_opkernel_def,
+    get_registered_ep_kernel_defs,
+)
 from jitonnx.api.options import RunOptions, SessionOptions
 from jitonnx.api.sparse import OrtSparseFormat, SparseBlockSparseView, SparseCooView, SparseCsrView, SparseTensor
 from jitonnx.api.unsupported import (
     ModelCompiler,
     OrtCompileApiFlags,
     OrtCompiledModelCompatibility,
-    OrtEpAssignedNode,
-    OrtEpAssignedSubgraph,
+    OrtDeviceEpIncompatibilityReason,
     OrtEpContextData,
     OrtEpContextDataBuffer,
     OrtExternalInitializerInfo,
     OrtSyncStream,
+    SessionObjectInitializer,
+    get_compatibility_info_from_model,
+    get_compatibility_info_from_model_bytes,
+    get_hardware_device_ep_incompatibility_details,
+    get_model_compatibility_for_ep_devices,
+    get_session_initializer,
     register_execution_provider_library,
     unregister_execution_provider_library,
 )
@@ -109,6 +134,7 @@ __all__ = [
     "OrtCompileApiFlags",
     "OrtCompiledModelCompatibility",
     "OrtDevice",
+    "OrtDeviceEpIncompatibilityReason",
     "OrtDeviceMemoryType",
     "OrtEpAssignedNode",
     "OrtEpAssignedSubgraph",
@@ -129,6 +155,7 @@ __all__ = [
     "RunOptions",
     "RuntimeException",
     "SessionIOBinding",
+    "SessionObjectInitializer",
     "SessionOptions",
     "SparseBlockSparseView",
     "SparseCooView",
@@ -139,19 +166,36 @@ __all__ = [
     "create_and_register_allocator_v2",
     "disable_telemetry_events",
     "enable_telemetry_events",
+    "get_all_operator_schema",
+    "get_all_opkernel_def",
     "get_all_providers",
     "get_available_providers",
     "get_build_info",
+    "get_compatibility_info_from_model",
+    "get_compatibility_info_from_model_bytes",
     "get_default_session_options",
     "get_device",
     "get_ep_devices",
+    "get_hardware_device_ep_incompatibility_details",
     "get_hardware_devices",
+    "get_model_compatibility_for_ep_devices",
+    "get_registered_ep_kernel_defs",
+    "get_session_initializer",
     "get_version_string",
     "has_collective_ops",
     "is_dlpack_uint8_tensor",
     "kNextPowerOfTwo",
     "kSameAsRequested",
+    "opkernel",
+    "pack_fp4_weights_for_cuda_moe_gemm",
+    "quantize_matmul_2bits",
+    "quantize_matmul_4bits",
+    "quantize_matmul_8bits",
+    "quantize_matmul_bnb4",
+    "quantize_qdq_matmul_2bits",
+    "quantize_qdq_matmul_4bits",
     "register_execution_provider_library",
+    "schemadef",
     "set_default_logger_severity",
     "set_default_logger_verbosity",
     "set_global_thread_pool_sizes",
@@ -161,6 +205,10 @@ __all__ = [
 
 kNextPowerOfTwo = ArenaExtendStrategy.kNextPowerOfTwo
 kSameAsRequested = ArenaExtendStrategy.kSameAsRequested
+schemadef = ModuleType(f"{__name__}.schemadef", "The class of what `get_all_operator_schema` gives.")
+vars(schemadef).update(OpSchema=OpSchema)
+opkernel = ModuleType(f"{__name__}.opkernel", "The class of what `get_all_opkernel_def` gives.")
+vars(opkernel).update(KernelDef=KernelDef)
 
 
 def get_default_session_options() -> SessionOptions:

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias, Union
 import numpy as np
 
 from jitonnx.ir.computation.linked import LinkedFunction
-from jitonnx.ir.dtypes import DType
+from jitonnx.ir.dtypes import HALVES, DType
 from jitonnx.support import fork_safety
 
 Operand: TypeAlias = Union["Expr", float, int, bool]
@@ -392,6 +392,19 @@ def operands(root: Expr) -> set[int]:
     return {node.value for node in children_first(root) if node.op == "operand"}
 
 
+_ROUNDINGS = ("floor", "ceil", "trunc", "round", "nearest", "nearest_low")
+_JUMPS = (*_COMPARISONS, *_ROUNDINGS, "isnan", "isinf", "sign", "mod", "fmod", "call")
+
+
+def jumps(root: Expr) -> bool:
+    """Whether a small difference between floating-point operands may make a large one of the result."""
+    return any(
+        (node.op in _JUMPS or (node.op == "cast" and not node.dtype.is_float)) and node.arguments[0].dtype.is_float
+        for node in children_first(root)
+        if node.arguments
+    )
+
+
 _KEEPS_NUMBERS = ("neg", "abs", "sign", "maximum", "minimum", "where", "floor", "ceil", "trunc", "round")
 """Operations whose results are numbers of every binary type that their operands are numbers of."""
 
@@ -399,8 +412,11 @@ _KEEPS_NUMBERS = ("neg", "abs", "sign", "maximum", "minimum", "where", "floor", 
 def is_rounded(root: Expr, dtype: DType, operands: Collection[int] = ()) -> bool:
     """Whether all that a float32 `root` can be is a number of the 16-bit type `dtype`, so that rounding does nothing.
 
+    What is computed in another type (an integer's sign) is none: it has to be converted.
     operands: positions of inputs of which that is known.
     """
+    if root.dtype is not DType.FLOAT and root.dtype not in HALVES:
+        return False
     todo = [root]
     while todo:
         node = todo.pop()

@@ -131,6 +131,10 @@ def original_coordinates(
     return shift + (x + half) / factor - half
 
 
+_TIE = 1e-6
+"""What lies less than that below a half is one to onnxruntime, where halves go up: a quotient by a rounded scale."""
+
+
 def _round(x: np.ndarray, nearest: str) -> np.ndarray:
     if nearest == "floor":
         lower: np.ndarray = np.floor(x)
@@ -140,7 +144,7 @@ def _round(x: np.ndarray, nearest: str) -> np.ndarray:
         return upper
     if nearest == "round_prefer_floor":
         return np.ceil(x - np.float32(0.5))
-    return np.floor(x + np.float32(0.5))
+    return np.floor(x.astype(np.float64) + (0.5 + _TIE))
 
 
 def _cubic(distance: np.ndarray, a: float) -> np.ndarray:

@@ -7,6 +7,8 @@
 The rules stand in `model/checker/rules.py`; `model/checker/walk.py` goes through the messages of a model and asks the
 modules beside it, each of a subject. A session walks in the same way before it builds anything, and refuses what
 `model/checker/rules.py` says it refuses.
+
+Our own, as `onnx.checker` ends at the first fault, which it names without a hint, and costs a start 135 ms of import.
 """
 
 from __future__ import annotations

@@ -4,19 +4,29 @@ NEWEST = 1
 """The newest operator-set version."""
 
 FAMILIES = {
-    "activation": "BiasGelu FastGelu Gelu QuickGelu",
+    "activation": "BiasGelu FastGelu GatedAdd Gelu QuickGelu ScaledSiLU",
     "attention": "GroupQueryAttention MultiHeadAttention RotaryEmbedding",
     "convolution": "FusedConv",
-    "matmul": "FusedGemm FusedMatMul TransposeMatMul",
+    "generation": "NGramRepeatBlock",
+    "hashing": "MurmurHash3",
+    "linear_algebra": "CDist Inverse",
+    "linear_attention": "CausalConvWithState LinearAttention LinearAttentionGate",
+    "experts": "MoE QMoE",
+    "matmul": "FusedGemm FusedMatMul MatMulInteger16 TransposeMatMul",
     "nbits": "GatherBlockQuantized MatMulBnb4 MatMulNBits",
-    "normalization": "EmbedLayerNormalization SkipLayerNormalization SkipSimplifiedLayerNormalization",
+    "normalization": (
+        "BranchwiseRMSNorm EmbedLayerNormalization GatedRMSNorm QEmbedLayerNormalization SkipLayerNormalization "
+        "SkipSimplifiedLayerNormalization"
+    ),
     "quantization": (
         "DequantizeLinear DynamicQuantizeMatMul MatMulIntegerToFloat QGemm QLinearAdd QLinearAveragePool "
         "QLinearConcat QLinearConv QLinearGlobalAveragePool QLinearLeakyRelu QLinearMul QLinearSigmoid "
         "QLinearSoftmax QLinearWhere QuantizeLinear"
     ),
-    "quantized_attention": "QAttention",
     "recurrent": "DynamicQuantizeLSTM",
+    "regions": "CropAndResize",
+    "same_as_onnx": "ExpandDims GatherND GridSample Pad Range SampleOp Trilu Unique",
+    "self_attention": "Attention QAttention",
     "text": "Tokenizer",
 }
 """The modules of this folder, and the names of the operators that each lists in OPERATORS."""

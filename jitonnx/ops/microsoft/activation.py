@@ -1,13 +1,16 @@
-"""Gelus, alone and behind a bias."""
+"""Gelus, alone and behind a bias, and sums and activations with a factor."""
 
 from __future__ import annotations
 
+from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ops.composite import Parts
 from jitonnx.ops.microsoft.base import Contributed
 from jitonnx.ops.onnx.activation import Gelu as _Gelu
-from jitonnx.ops.onnx.activation import Swish
-from jitonnx.ops.onnx.arithmetic import Add
+from jitonnx.ops.onnx.activation import Sigmoid, Swish
+from jitonnx.ops.onnx.arithmetic import Add, Mul
+from jitonnx.ops.onnx.shape import Reshape
+from jitonnx.ops.parts import as_type, numbers, widened
 
 
 class Gelu(Contributed):
@@ -40,4 +43,27 @@ class QuickGelu(Contributed):
         return parts.add(Swish(alpha=self.alpha), x)
 
 
-OPERATORS = (BiasGelu, FastGelu, Gelu, QuickGelu)
+class GatedAdd(Contributed):
+    """X + Y * gate [..., 1], rounded once."""
+
+    def compose(self, parts: Parts, x: Value, y: Value, gate: Value) -> Value:
+        product = parts.add(Mul(), widened(parts, y), widened(parts, gate))
+        return as_type(parts, parts.add(Add(), widened(parts, x), product), x.dtype)
+
+
+class ScaledSiLU(Contributed):
+    """silu(scale * X), alpha in the place of a scale that is not given; each step is rounded to the type."""
+
+    alpha: float = 1.0
+
+    def compose(self, parts: Parts, x: Value, scale: Value | None = None) -> Value:
+        factor = (
+            parts.constant(DType.FLOAT.numpy.type(self.alpha)) if scale is None else as_type(parts, scale, DType.FLOAT)
+        )
+        if factor.shape:
+            factor = parts.add(Reshape(), factor, numbers(parts))
+        scaled = as_type(parts, parts.add(Mul(), as_type(parts, x, DType.FLOAT), factor), x.dtype)
+        return parts.add(Mul(), scaled, parts.add(Sigmoid(), scaled))
+
+
+OPERATORS = (BiasGelu, FastGelu, GatedAdd, Gelu, QuickGelu, ScaledSiLU)

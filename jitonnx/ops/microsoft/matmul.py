@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ops.composite import Parts
 from jitonnx.ops.microsoft.base import Contributed, activated, of_type
 from jitonnx.ops.onnx.arithmetic import Mul
 from jitonnx.ops.onnx.matmul import Gemm, MatMul
 from jitonnx.ops.onnx.shape import Transpose
+from jitonnx.ops.parts import as_type
 
 
 class TransposeMatMul(Contributed):
@@ -72,4 +74,13 @@ class FusedGemm(Contributed):
         return activated(parts, y, self.activation, given)
 
 
-OPERATORS = (FusedGemm, FusedMatMul, TransposeMatMul)
+class MatMulInteger16(Contributed):
+    """The product of matrices of 16-bit integers, in 32 bits."""
+
+    def compose(self, parts: Parts, a: Value, b: Value) -> Value:
+        signed = DType.INT16 in (a.dtype, b.dtype)
+        wide = DType.INT32 if signed else DType.UINT32
+        return parts.add(MatMul(), as_type(parts, a, wide), as_type(parts, b, wide))
+
+
+OPERATORS = (FusedGemm, FusedMatMul, MatMulInteger16, TransposeMatMul)

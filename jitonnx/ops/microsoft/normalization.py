@@ -6,17 +6,21 @@ import numpy as np
 
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
-from jitonnx.ir.operator import InferenceError, Tensor
+from jitonnx.ir.operator import InferenceError, Operator, Tensor
 from jitonnx.ops.composite import Parts
 from jitonnx.ops.microsoft.base import Contributed
-from jitonnx.ops.onnx.arithmetic import Add
+from jitonnx.ops.onnx.activation import Sigmoid, Swish
+from jitonnx.ops.onnx.arithmetic import Add, Mul
 from jitonnx.ops.onnx.cast import Cast
+from jitonnx.ops.onnx.concat_split import Concat
 from jitonnx.ops.onnx.gather import Gather
 from jitonnx.ops.onnx.generators import ConstantOfShape, Range
 from jitonnx.ops.onnx.logic import Equal
 from jitonnx.ops.onnx.normalization import LayerNormalization, RMSNormalization
+from jitonnx.ops.onnx.quantization import DequantizeLinear
 from jitonnx.ops.onnx.reduction import ReduceSum
-from jitonnx.ops.onnx.shape import Shape, Squeeze
+from jitonnx.ops.onnx.shape import Reshape, Shape, Squeeze
+from jitonnx.ops.parts import as_type
 
 
 class SkipLayerNormalization(Contributed):
@@ -101,4 +105,73 @@ class EmbedLayerNormalization(Contributed):
         return parts.add(ReduceSum(keepdims=False), counted, parts.constant(np.array([1], np.int64)))
 
 
-OPERATORS = (EmbedLayerNormalization, SkipLayerNormalization, SkipSimplifiedLayerNormalization)
+class QEmbedLayerNormalization(Contributed):
+    """EmbedLayerNormalization whose embeddings, scale and bias are integers, each with a scale and a zero point."""
+
+    epsilon: float = 1e-12
+
+    def compose(self, parts: Parts, ids: Value, segments: Value | None, *others: Value | None) -> tuple[Value, ...]:
+        quantized, mask = (*others[:3], *others[3:5]), others[5]
+        scales, zeros = others[6:11], (*others[11:], None)[:5]
+        words, positions, kinds, gamma, beta = (
+            None if x is None else parts.add(DequantizeLinear(), x, scale, zero)
+            for x, scale, zero in zip(quantized, scales, zeros, strict=True)
+        )
+        operator = EmbedLayerNormalization(epsilon=self.epsilon)
+        return operator.compose(parts, ids, segments, words, positions, kinds, gamma, beta, mask)[:2]  # type: ignore[arg-type]
+
+
+class BranchwiseRMSNorm(Contributed):
+    """RMSNormalization over the last axis, or over each of num_branches equal parts of it, in float32.
+
+    scale: [last axis], [branches, elements of each], or [branches * elements of each].
+    """
+
+    epsilon: float = 1e-5
+    num_branches: int = 0
+
+    def compose(self, parts: Parts, x: Value, scale: Value | None = None) -> Value:
+        wide = as_type(parts, x, DType.FLOAT)
+        if self.num_branches:
+            wide = parts.add(Reshape(), wide, _apart(parts, x, self.num_branches))
+        y = parts.add(RMSNormalization(epsilon=self.epsilon), wide, parts.constant(np.ones(1, np.float32)))
+        if scale is not None:
+            factor = as_type(parts, scale, DType.FLOAT)
+            rows = parts.add(Concat(axis=0), parts.constant(np.array([-1], np.int64)), parts.add(Shape(start=-1), wide))
+            y = parts.add(Mul(), y, parts.add(Reshape(), factor, rows))
+        return parts.add(Reshape(), as_type(parts, y, x.dtype), parts.add(Shape(), x))
+
+
+class GatedRMSNorm(Contributed):
+    """RMSNormalization of each group of as many elements of the last axis as `scale` has, times an activation of gate
+    (silu, which is also called swish, or sigmoid), in float32."""
+
+    activation: str = "silu"
+    epsilon: float = 1e-5
+
+    def compose(self, parts: Parts, x: Value, scale: Value, gate: Value) -> Value:
+        activations: dict[str, Operator] = {"silu": Swish(), "swish": Swish(), "sigmoid": Sigmoid()}
+        if self.activation not in activations:
+            raise InferenceError(f"activation {self.activation!r}: one of {', '.join(activations)} expected")
+        shape = parts.add(Concat(axis=0), parts.add(Shape(end=-1), x), parts.constant(np.array([-1], np.int64)))
+        shape = parts.add(Concat(axis=0), shape, parts.add(Shape(), scale))
+        groups = parts.add(Reshape(), as_type(parts, x, DType.FLOAT), shape)
+        y = parts.add(RMSNormalization(epsilon=self.epsilon), groups, as_type(parts, scale, DType.FLOAT))
+        factor = parts.add(activations[self.activation], as_type(parts, gate, DType.FLOAT))
+        y = parts.add(Mul(), parts.add(Reshape(), y, parts.add(Shape(), x)), factor)
+        return as_type(parts, y, x.dtype)
+
+
+def _apart(parts: Parts, x: Value, count: int) -> Value:
+    """The shape of x with its last axis as `count` parts."""
+    return parts.add(Concat(axis=0), parts.add(Shape(end=-1), x), parts.constant(np.array([count, -1], np.int64)))
+
+
+OPERATORS = (
+    BranchwiseRMSNorm,
+    EmbedLayerNormalization,
+    GatedRMSNorm,
+    QEmbedLayerNormalization,
+    SkipLayerNormalization,
+    SkipSimplifiedLayerNormalization,
+)

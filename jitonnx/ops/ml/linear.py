@@ -31,11 +31,17 @@ from jitonnx.ops.ml.scores import (
 
 
 def _matrix(context: InferenceContext, coefficients: tuple[float, ...] | None, targets: int, x: Value) -> np.ndarray:
-    """The coefficients, float32 [targets, features]. InferenceError unless they fit the features."""
+    """The coefficients, float32 [targets, features]. InferenceError unless they fit the features.
+
+    Of fewer features than there are coefficients for, the first of these are used, as onnxruntime does.
+    """
     given = np.array(coefficients or (), np.float32)
     if targets < 1 or not given.size or given.size % targets:
         raise InferenceError(f"{given.size} coefficients are given for {targets} targets")
-    if not context.demand_equal(rows_and_features(x)[1], given.size // targets):
+    features = rows_and_features(x)[1]
+    if isinstance(features, int) and 0 < features < given.size // targets:
+        return given[: targets * features].reshape(targets, features)
+    if not context.demand_equal(features, given.size // targets):
         raise InferenceError(f"{x.name!r} is {x.type}; there are coefficients for {given.size // targets} features")
     return given.reshape(targets, -1)
 

@@ -24,6 +24,7 @@ FAMILIES = {
     "det": "Det",
     "dropout": "Dropout",
     "einsum": "Einsum",
+    "experimental": "Affine Crop DynamicSlice ImageScaler ParametricSoftplus Scale ScaledTanh",
     "gather": "Gather GatherElements GatherND",
     "generators": "ConstantOfShape EyeLike Range",
     "grid_sample": "AffineGrid GridSample",

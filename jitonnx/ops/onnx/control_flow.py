@@ -47,14 +47,19 @@ class If(Operator):
     def infer_bodies(self, bodies: Bodies, condition: Value) -> list[Type]:
         if any(isinstance(size, int) and size != 1 for size in condition.shape or ()):
             raise InferenceError(f"the condition is {condition.type}; one element is needed")
-        if condition.constant is not None and condition.constant.size == 1:  # the other may not even fit the inputs
-            return bodies.infer(0 if condition.constant.item() else 1, ())
+        if (taken := self.taken(condition)) is not None:  # the other may not even fit the inputs
+            return bodies.infer(taken, ())
         chosen, other = (bodies.attempt(index, ()) for index in (0, 1))
         if chosen is None or other is None:
             return other or chosen or bodies.infer(0, ())
         if len(chosen) != len(other):
             raise InferenceError(f"one branch gives {len(chosen)} values, the other {len(other)}")
         return [merged(bodies.hidden(a), bodies.hidden(b)) for a, b in zip(chosen, other, strict=True)]
+
+    def taken(self, condition: Value) -> int | None:
+        if condition.constant is None or condition.constant.size != 1:
+            return None
+        return 0 if condition.constant.item() else 1
 
     def evaluate(self, condition: np.ndarray, bodies: Sequence[Body]) -> tuple[Any, ...]:
         if condition.size != 1:

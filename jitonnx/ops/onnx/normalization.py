@@ -296,9 +296,22 @@ _DEVIATION_EPSILON = 1e-9
 
 
 class MeanVarianceNormalization(Operator):
-    """(X - mean) / (standard deviation + 1e-9) over `axes`."""
+    """(X - mean) / (standard deviation + 1e-9) over `axes`.
+
+    Version 1, onnxruntime's, of images [N, C, H, W]: over all axes with across_channels, and without normalize_variance
+    the mean is subtracted alone.
+    """
 
     axes: tuple[int, ...] = (0, 2, 3)
+    only_mean: bool = internal(default=False)
+
+    @classmethod
+    def upgrade(cls, node: RawNode) -> None:
+        if node.version >= 9:
+            return
+        if node.attributes.pop("across_channels", 0):
+            node.attributes["axes"] = (0, 1, 2, 3)
+        node.attributes["only_mean"] = int(not node.attributes.pop("normalize_variance", 1))
 
     def _axes(self, rank: int) -> tuple[int, ...]:
         return tuple(sorted({normalize_axis(axis, rank, "axes") for axis in self.axes}))
@@ -310,6 +323,8 @@ class MeanVarianceNormalization(Operator):
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         wide, axes = widen(x), self._axes(x.ndim)
         deviation = wide - wide.mean(axis=axes, keepdims=True)
+        if self.only_mean:
+            return deviation.astype(x.dtype, copy=False)
         spread = np.sqrt((deviation * deviation).mean(axis=axes, keepdims=True))
         return (deviation / (spread + wide.dtype.type(_DEVIATION_EPSILON))).astype(x.dtype, copy=False)
 
@@ -319,10 +334,12 @@ class MeanVarianceNormalization(Operator):
         # Images by themselves: an axis of one element may be among the axes or not.
         images = {axis for axis in axes if axis != 0 or x.shape[0] != 1}
         for groups, normalized in ((None, set(range(2, len(x.shape)))), (1, set(range(1, len(x.shape))))):
-            if len(x.shape) > 2 and images == normalized:
+            if len(x.shape) > 2 and images == normalized and not self.only_mean:
                 return to.emit(c.GroupNormalize(groups, _DEVIATION_EPSILON, outside=True), (x, None, None), x.type)
         a, b = e.operand(0, x.dtype), e.operand(1, x.dtype)
         deviation = to.map(a - b, x, to.reduce("mean", x, axes, True))
+        if self.only_mean:
+            return deviation
         variance = to.reduce("mean", to.map(a * a, deviation), axes, True)
         return to.map(a / (e.sqrt(b) + _DEVIATION_EPSILON), deviation, variance)
 

@@ -118,6 +118,10 @@ SCHEMAS = {
         "13 A:T B:T > C:T | T=5 | ",
         "14 A:T B:T > C:T | T=2 | ",
     ),
+    "Affine": (
+        "1 X:T > Y:T | T=0 | alpha:FLOAT beta:FLOAT",
+        "10- X:T > Y:T | T=0 | alpha:FLOAT beta:FLOAT",
+    ),
     "AffineGrid": (
         "20 theta:T1 size:T2 > grid:T1 | T1=3 T2=6 | align_corners:INT",
     ),
@@ -300,6 +304,10 @@ SCHEMAS = {
         "9 input:T > output:T | T=0 | ",
         "22 input:T > output:T | T=3 | ",
     ),
+    "Crop": (
+        "1 input:T > output:T | T=0 | border:INTS scale:INTS",
+        "10- input:T > output:T | T=0 | border:INTS! scale:INTS",
+    ),
     "CumProd": (
         "26 x:T axis:T2 > y:T | T=5 T2=12 | exclusive:INT reverse:INT",
     ),
@@ -353,6 +361,10 @@ SCHEMAS = {
     ),
     "DynamicQuantizeLinear": (
         "11 x:T1 > y:T2 y_scale:tensor(float) y_zero_point:T2 | T1=23 T2=48 | ",
+    ),
+    "DynamicSlice": (
+        "1 data:T starts:Tind ends:Tind axes?:Tind > output:T | T=25 Tind=12 | ",
+        "10- data:T starts:Tind ends:Tind axes?:Tind > output:T | T=25 Tind=12 | ",
     ),
     "Einsum": (
         "12 Inputs*1:T > Output:T | T=1 | equation:STRING!",
@@ -511,6 +523,10 @@ SCHEMAS = {
     "ImageDecoder": (
         "20 encoded_stream:T1 > image:T2 | T1=48 T2=48 | pixel_format:STRING",
     ),
+    "ImageScaler": (
+        "1 input:T > output:T | T=0 | bias:FLOATS scale:FLOAT",
+        "10- input:T > output:T | T=0 | bias:FLOATS scale:FLOAT",
+    ),
     "InstanceNormalization": (
         "1 input:T scale:T B:T > output:T | T=0 | consumed_inputs:INTS epsilon:FLOAT",
         "6 input:T scale:T B:T > output:T | T=0 | epsilon:FLOAT",
@@ -536,6 +552,7 @@ SCHEMAS = {
         "22 X:T W:T R:T B?:T sequence_lens?:T1 initial_h?:T initial_c?:T P?:T > Y?:T Y_h?:T Y_c?:T | T=3 T1=38 | activation_alpha:FLOATS activation_beta:FLOATS activations:STRINGS clip:FLOAT direction:STRING hidden_size:INT input_forget:INT layout:INT",
     ),
     "LayerNormalization": (
+        "1 X:T Scale:V B?:V > Y:V Mean?:U InvStdDev?:U | T=3 U=64 V=3 | axis:INT epsilon:FLOAT stash_type:INT",
         "17 X:T Scale:T B?:T > Y:T Mean?:U InvStdDev?:U | T=3 U=65 | axis:INT epsilon:FLOAT stash_type:INT",
     ),
     "LeakyRelu": (
@@ -627,6 +644,7 @@ SCHEMAS = {
         "13 data_0*1:T > mean:T | T=3 | ",
     ),
     "MeanVarianceNormalization": (
+        "1 input:T > output:T | T=0 | across_channels:INT normalize_variance:INT",
         "9 X:T > Y:T | T=0 | axes:INTS",
         "13 X:T > Y:T | T=3 | axes:INTS",
     ),
@@ -722,6 +740,10 @@ SCHEMAS = {
         "23 data:T pads:tensor(int64) constant_value?:T axes?:Tind > output:T | T=29 Tind=12 | mode:STRING",
         "24 data:T pads:tensor(int64) constant_value?:T axes?:Tind > output:T | T=30 Tind=12 | mode:STRING",
         "25 data:T pads:tensor(int64) constant_value?:T axes?:Tind > output:T | T=31 Tind=12 | mode:STRING",
+    ),
+    "ParametricSoftplus": (
+        "1 X:T > Y:T | T=0 | alpha:FLOAT beta:FLOAT",
+        "10- X:T > Y:T | T=0 | alpha:FLOAT beta:FLOAT",
     ),
     "Pow": (
         "1 X:T Y:T > Z:T | T=0 | axis:INT broadcast:INT",
@@ -891,6 +913,14 @@ SCHEMAS = {
     ),
     "STFT": (
         "17 signal:T1 frame_step:T2 window?:T1 frame_length?:T2 > output:T1 | T1=3 T2=12 | onesided:INT",
+    ),
+    "Scale": (
+        "1 input:T > output:T | T=0 | scale:FLOAT",
+        "10- input:T > output:T | T=0 | scale:FLOAT",
+    ),
+    "ScaledTanh": (
+        "1 input:T > output:T | T=0 | alpha:FLOAT beta:FLOAT",
+        "10- input:T > output:T | T=0 | alpha:FLOAT beta:FLOAT",
     ),
     "Scan": (
         "8 sequence_lens?:I initial_state_and_scan_inputs**1:V > final_state_and_scan_outputs**1:V | I=6 V=25 | body:GRAPH! directions:INTS num_scan_inputs:INT!",
@@ -1084,6 +1114,7 @@ SCHEMAS = {
         "9 X:T > Y:T1 | T=92 T1=23 | max_gram_length:INT! max_skip_count:INT! min_gram_length:INT! mode:STRING! ngram_counts:INTS! ngram_indexes:INTS! pool_int64s:INTS pool_strings:STRINGS weights:FLOATS",
     ),
     "ThresholdedRelu": (
+        "1 X:T > Y:T | T=0 | alpha:FLOAT",
         "10 X:T > Y:T | T=0 | alpha:FLOAT",
         "22 X:T > Y:T | T=3 | alpha:FLOAT",
     ),

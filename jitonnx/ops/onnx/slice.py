@@ -144,9 +144,14 @@ def _extent(
 
 
 def _from_front(context: InferenceContext, position: DimLike, size: DimLike) -> DimLike:
-    """A position that may count from the end. One of an uncertain sign, computed from sizes, is assumed not to."""
+    """A position that may count from the end. One of an uncertain sign, computed from sizes, is assumed not to; one
+    that is no more than 0, as `-n:` of the last n, is assumed to."""
     if isinstance(position, int):
         return position if position >= 0 else size + position
+    if not_negative(-position):
+        if context.assume_equal(maximum(position + 1, 0), 0):
+            return size + position
+        return 0 if context.assume_equal(position, 0) else position
     if any(coefficient < 0 for _, coefficient in position.terms) and not context.assume_equal(
         maximum(position, 0), position
     ):

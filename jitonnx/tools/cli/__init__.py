@@ -19,12 +19,13 @@ from jitonnx.tools.cli import (
     exec,
     explain,
     info,
+    map,
     optimize,
     profile,
     run,
 )
 
-COMMANDS = (demo, run, info, check, diff, compile, optimize, explain, debug, bench, profile, exec, cache)
+COMMANDS = (demo, run, map, info, check, diff, compile, optimize, explain, debug, bench, profile, exec, cache)
 """Modules with `add(subparsers)`, which sets the function to call as `command`; it may give an exit status."""
 
 

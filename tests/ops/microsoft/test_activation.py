@@ -22,6 +22,12 @@ CASES: list[Case] = [
     *retyped(case("FastGelu", 1, X, ROW), np.float16),
     case("QuickGelu", 1, X),
     case("QuickGelu", 1, X, alpha=-0.5),
+    case("GatedAdd", 1, X, X[::-1], X[:, :, :1]),
+    *retyped(case("GatedAdd", 1, X, X[::-1], X[:, :, :1]), np.float16),
+    case("ScaledSiLU", 1, X),
+    case("ScaledSiLU", 1, X, alpha=-0.5),
+    case("ScaledSiLU", 1, X, np.float32(0.3)),
+    *retyped(case("ScaledSiLU", 1, X, np.float32(0.3), constants=(1,), widen=False), np.float16),
 ]
 
 

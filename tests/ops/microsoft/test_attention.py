@@ -198,6 +198,57 @@ CASES += [
 ]
 
 
+def fused(
+    mask: np.ndarray | None = None,
+    past: int | None = None,
+    *,
+    bias: bool = True,
+    added: bool = False,
+    **attributes: Any,
+) -> Case:
+    """An Attention of two sequences of 5 with 4 heads of 16. past: how many keys there are before."""
+    total = 5 + (past or 0)
+    widths = attributes.get("qkv_hidden_sizes", (64,) * 3)
+    given: list[Any] = [normal(2, 5, 24), normal(24, sum(widths)) * 0.3, normal(sum(widths)), mask]
+    given += [None if past is None else normal(2, 2, 4, past, 16), normal(2, 4, 5, total) if added else None]
+    while given[-1] is None:
+        given.pop()
+    outputs = 1 if past is None else 2
+    return case("Attention", 1, *given, num_heads=4, constants=(1, 2), outputs=outputs, **attributes)
+
+
+def without_bias() -> Case:
+    """An Attention without a bias, which onnxruntime 1.31 does not survive."""
+    x, weights = normal(2, 5, 24), normal(24, 192) * np.float32(0.3)
+    q, k, v = (part.reshape(2, 5, 4, 16).swapaxes(1, 2) for part in np.split(x @ weights, 3, 2))
+    scores = np.exp(q @ k.swapaxes(2, 3) / 4)
+    y = (scores / scores.sum(3, keepdims=True) @ v).swapaxes(1, 2).reshape(2, 5, 64)
+    return case("Attention", 1, x, weights, num_heads=4, constants=(1,), expected=y)
+
+
+PADDED = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], np.int32)
+BY_QUERY = np.tril(np.ones((2, 5, 5), np.int32))
+
+CASES += [
+    fused(),
+    without_bias(),
+    fused(PADDED),
+    fused(PADDED, mask_filter_value=-3.0, scale=0.4),
+    fused(BY_QUERY),
+    fused(np.array([3, 5], np.int32)),
+    fused(np.array([4, 5, 1, 0], np.int32)),
+    fused(unidirectional=1),
+    fused(PADDED, unidirectional=1),
+    fused(past=3),
+    fused(past=0, unidirectional=1),
+    fused(past=3, unidirectional=1),
+    fused(np.concatenate([PADDED * 0 + 1, PADDED], 1)[:, :8], past=3, unidirectional=1),
+    fused(added=True),
+    fused(PADDED, added=True),
+    fused(qkv_hidden_sizes=[64, 64, 32]),
+]
+
+
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_attention(case: Case) -> None:
     check(case)
@@ -216,6 +267,9 @@ REFUSED = [
     (attention(1, 5, [5], 8, bits=8, cache=np.uint8), "caches of 8 bits are int8"),
     (attention(1, 5, [5], None, do_rotary=1), "cos_cache and sin_cache"),
     (quantised(do_rotary=1), "do_rotary"),
+    (fused(do_rotary=1), "do_rotary"),
+    (fused(np.ones((2, 1, 5, 5), np.int32)), "mask_index is"),
+    (fused(qkv_hidden_sizes=[64, 32, 64]), "qkv_hidden_sizes is"),
     (case("RotaryEmbedding", 1, X3, PLACES, COSINES, SINES, is_packed_batching=1), "is_packed_batching"),
 ]
 

@@ -18,6 +18,18 @@ MASK = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], np.int32)
 WORDS, POSITIONS, KINDS = (RANDOM.normal(size=(n, 16)).astype(np.float32) for n in (11, 8, 2))
 PLACES = np.array([[4, 3, 2, 1, 0], [7, 7, 0, 1, 2]], np.int32)
 
+
+def quantized(segments: np.ndarray | None, mask: np.ndarray | None = None, dtype: type = np.uint8) -> Case:
+    """A QEmbedLayerNormalization."""
+    sizes = [(11, 16), (8, 16), (2, 16), (16,), (16,)]
+    integers = [RANDOM.integers(0, 120, size).astype(dtype) for size in sizes]
+    scales: list[np.ndarray | None] = [np.float32(0.01 * n) for n in range(1, 6)]
+    zeros: list[np.ndarray | None] = [np.array(n, dtype) for n in range(40, 45)]
+    if segments is None:
+        integers[2] = scales[2] = zeros[2] = None
+    return case("QEmbedLayerNormalization", 1, IDS, segments, *integers, mask, *scales, *zeros, outputs=2)
+
+
 CASES: list[Case] = [
     case("SkipLayerNormalization", 1, X, SKIP, GAMMA),
     case("SkipLayerNormalization", 1, X, SKIP, GAMMA, BETA, constants=(2, 3)),
@@ -28,6 +40,18 @@ CASES: list[Case] = [
     *retyped(case("SkipLayerNormalization", 1, X, SKIP, GAMMA, BETA), np.float16),
     case("SkipSimplifiedLayerNormalization", 1, X, SKIP, GAMMA),
     case("SkipSimplifiedLayerNormalization", 1, X, SKIP, GAMMA, BIAS, epsilon=1e-2),
+    case("BranchwiseRMSNorm", 1, X, epsilon=0.1),
+    case("BranchwiseRMSNorm", 1, X, GAMMA),
+    case("BranchwiseRMSNorm", 1, X, RANDOM.normal(size=(5, 16)).astype(np.float32)),
+    case("BranchwiseRMSNorm", 1, X, GAMMA, num_branches=4),
+    case("BranchwiseRMSNorm", 1, X, GAMMA[:4], num_branches=4),
+    case("GatedRMSNorm", 1, X, GAMMA, SKIP),
+    case("GatedRMSNorm", 1, X, GAMMA[:4], SKIP, activation="sigmoid", epsilon=0.1),
+    *retyped(case("GatedRMSNorm", 1, X, GAMMA[:8], SKIP), np.float16),
+    quantized(None),
+    quantized(SEGMENTS),
+    quantized(SEGMENTS, MASK),
+    quantized(SEGMENTS, MASK, np.int8),
     case("EmbedLayerNormalization", 1, IDS, None, WORDS, POSITIONS, None, GAMMA, BETA, outputs=2),
     case("EmbedLayerNormalization", 1, IDS, SEGMENTS, WORDS, POSITIONS, KINDS, GAMMA, BETA, outputs=3),
     case("EmbedLayerNormalization", 1, IDS, SEGMENTS, WORDS, POSITIONS, KINDS, GAMMA, BETA, MASK, outputs=2),

@@ -143,7 +143,7 @@ SVM = [
 ]
 
 REFUSED = [
-    (own("LinearRegressor", X, coefficients=numbers(5)), "coefficients for 5 features"),
+    (own("LinearRegressor", X, coefficients=numbers(3)), "coefficients for 3 features"),
     (own("LinearRegressor", X, coefficients=numbers(5), targets=2), "5 coefficients are given for 2 targets"),
     (
         own("LinearClassifier", X, outputs=2, coefficients=numbers(8), intercepts=[0.0, 0.0], classlabels_ints=[1]),

@@ -110,6 +110,9 @@ CASES: list[Case] = [
         for axis in (-1, -2, 0, 1, 2)
         for bias, outputs in (((normal(*(2, 3, 4)[axis:]),), 3), ((), 1))
     ),
+    *(case("LayerNormalization", 1, normal(2, 3, 4), normal(4), normal(4), outputs=n, epsilon=0.1) for n in (1, 3)),
+    case("LayerNormalization", 1, normal(2, 3, 4), normal(3, 4), axis=1),
+    *retyped(case("LayerNormalization", 1, normal(2, 3, 4), normal(4), normal(4)), np.float64, *NARROW),
     case("LayerNormalization", 17, normal(2, 3, 4), normal(1), normal(1), epsilon=0.1),
     *retyped(case("LayerNormalization", 17, normal(2, 3, 4), normal(4), normal(4)), np.float64, *NARROW),
     *(
@@ -118,12 +121,17 @@ CASES: list[Case] = [
     ),
     *retyped(case("RMSNormalization", 23, normal(2, 3, 4), normal(4)), np.float64, *NARROW),
     *(case("SimplifiedLayerNormalization", 1, normal(2, 3, 4), normal(4), epsilon=epsilon) for epsilon in (1e-5, 0.1)),
+    *(
+        case("MeanVarianceNormalization", 1, X, across_channels=across, normalize_variance=variance)
+        for across in (0, 1)
+        for variance in (0, 1)
+    ),
     *each_version("MeanVarianceNormalization", X),
-    *each_version("MeanVarianceNormalization", X, axes=[1, -1]),
+    *each_version("MeanVarianceNormalization", X, axes=[1, -1], since=9),
     *each_version("MeanVarianceNormalization", X[:1]),
-    *each_version("MeanVarianceNormalization", X, axes=[2, 3]),
-    *each_version("MeanVarianceNormalization", X[:1], axes=[0, 1, 2, 3]),
-    *each_version("MeanVarianceNormalization", X[:1, :, :, :1], axes=[1, 2]),
+    *each_version("MeanVarianceNormalization", X, axes=[2, 3], since=9),
+    *each_version("MeanVarianceNormalization", X[:1], axes=[0, 1, 2, 3], since=9),
+    *each_version("MeanVarianceNormalization", X[:1, :, :, :1], axes=[1, 2], since=9),
 ]
 
 ZEROS = normal(2, 3, 4)

@@ -99,6 +99,14 @@ def test_sizes_and_ties_are_those_of_onnxruntime(seed: int) -> None:
     check(by_scales(x, [random.choice([quotient, random.random() * 3 + 0.05])], 13, **options))
 
 
+@pytest.mark.parametrize(("length", "output"), [(7, 8), (15, 8), (15, 18), (77, 22), (14, 1)])
+@pytest.mark.parametrize("coordinates", ["asymmetric", "half_pixel"])
+def test_halves_that_a_rounded_scale_misses_go_up(coordinates: str, length: int, output: int) -> None:
+    x = np.arange(length, dtype=np.float32)
+    options = {"coordinate_transformation_mode": coordinates, "nearest_mode": "round_prefer_ceil"}
+    check(by_sizes(x, [output], 13, **options))
+
+
 @pytest.mark.parametrize("scale", [0.7, 1.1, 1 / 3, 2.0, 0.123456])
 def test_a_symbolic_size_scales_as_the_number_does(scale: float) -> None:
     scale = float(np.float32(scale))

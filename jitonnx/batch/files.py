@@ -1,0 +1,196 @@
+"""Tables in files to tables in files: parts that are there whole or not at all, and are not made twice.
+
+Each file of the source becomes files `NAME-00000.parquet`, … of `PART_ROWS` rows in the target folder, the last of them
+with what is left. A part takes its name when it is written (`atomic_files`), so whoever goes on with a folder, after
+an interrupt, a full disk or a killed process, begins behind the parts that are there. `MANIFEST` in the folder says
+what they were made by.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from jitonnx.batch.prediction import open_settings, read_table, stream
+from jitonnx.batch.tables import Columns
+from jitonnx.errors import InvalidArgument, NoSuchFile
+from jitonnx.support.atomic_files import replacing
+
+if TYPE_CHECKING:
+    import pyarrow
+
+MANIFEST = "jitonnx-map.json"
+"""What the parts of a folder were made by: the model's digest, columns, outputs, rows of a part."""
+PART_ROWS = 1 << 20
+SUFFIXES = (".parquet", ".pq", ".csv")
+
+
+class Progress(NamedTuple):
+    """How far it is: rows done in this call, those that were there, and all, None while they are not known (CSV)."""
+
+    done: int
+    found: int
+    total: int | None
+
+
+def map_files(
+    model: str | os.PathLike[str],
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    columns: Columns | None = None,
+    outputs: Sequence[str] | Mapping[str, str] | None = None,
+    batch_rows: int | None = None,
+    threads: int | None = None,
+    on_error: str = "raise",
+    part_rows: int = PART_ROWS,
+    tell: Callable[[Progress], object] = lambda progress: None,
+) -> Progress:
+    """Predict over a Parquet or CSV file, or a folder of these, into a folder of Parquet files; see `predict`.
+
+    tell: called after each batch of rows. InvalidArgument where the target holds what another model, other columns or
+    other parts were made by; NoSuchFile for a source that is not there; OSError where nothing can be written.
+    """
+    model, source, target = Path(model), Path(source), Path(target)
+    files = _files(source)
+    settings = open_settings(model, outputs, batch_rows, threads, on_error)
+    said = {name: [one] if isinstance(one, str) else list(one) for name, one in (columns or {}).items()}
+    made_by = {"model": _digest(model), "columns": said, "outputs": dict(settings.names), "part_rows": part_rows}
+    _claim(target, {**made_by, "on_error": on_error})
+    done = found = 0
+    total = _rows(files)
+    for file in files:
+        skip, finished = _parts(target, file, part_rows)
+        found += skip
+        if finished:
+            continue
+        reader = read_table(file)
+        for rows in _write(
+            stream(_cut(reader, skip, part_rows), file.name, columns, settings, skip), target, file, skip, part_rows
+        ):
+            done += rows
+            tell(Progress(done, found, total))
+    return Progress(done, found, total)
+
+
+def _files(source: Path) -> list[Path]:
+    if not source.exists():
+        raise NoSuchFile(f"{source} is not there")
+    if source.is_file():
+        return [source]
+    files = sorted(file for file in source.iterdir() if file.suffix in SUFFIXES)
+    if not files:
+        raise InvalidArgument(f"{source} holds no tables ({', '.join(SUFFIXES)})")
+    stems = [file.stem for file in files]
+    for file in files:
+        if stems.count(file.stem) > 1:
+            raise InvalidArgument(
+                f"{source} holds several files named {file.stem}: their parts would have the same names"
+            )
+    return files
+
+
+def _digest(model: Path) -> str:
+    with open(model, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest() if hasattr(hashlib, "file_digest") else _digest_of(file)
+
+
+def _digest_of(file: Any) -> str:
+    """Before Python 3.11."""
+    made = hashlib.sha256()
+    while piece := file.read(1 << 20):
+        made.update(piece)
+    return made.hexdigest()
+
+
+def _claim(target: Path, made_by: Mapping[str, Any]) -> None:
+    """Write the manifest into a new folder; InvalidArgument where another one lies there."""
+    target.mkdir(parents=True, exist_ok=True)
+    manifest = target / MANIFEST
+    if manifest.exists():
+        try:
+            found = json.loads(manifest.read_text())
+        except ValueError:
+            found = {}
+        differs = [name for name in made_by if found.get(name) != made_by[name]]
+        if differs:
+            raise InvalidArgument(
+                f"{target} holds parts made with another {', '.join(differs)} ({MANIFEST}): choose another folder, or "
+                "remove it"
+            )
+        return
+    if next(target.glob("*.parquet"), None) is not None:
+        raise InvalidArgument(f"{target} holds Parquet files and no {MANIFEST}: choose an empty folder")
+    with replacing(manifest) as file:
+        file.write(json.dumps(made_by, indent=1).encode())
+
+
+def _rows(files: list[Path]) -> int | None:
+    """Of all files; None where one does not say."""
+    import pyarrow.parquet
+
+    if any(file.suffix == ".csv" for file in files):
+        return None
+    return sum(int(pyarrow.parquet.read_metadata(file).num_rows) for file in files)
+
+
+def _part(target: Path, file: Path, number: int) -> Path:
+    return target / f"{file.stem}-{number:05}.parquet"
+
+
+def _parts(target: Path, file: Path, part_rows: int) -> tuple[int, bool]:
+    """The rows in a file's parts, and whether these are all there are."""
+    import pyarrow.parquet
+
+    rows = number = 0
+    while (part := _part(target, file, number)).exists():
+        own = pyarrow.parquet.read_metadata(part).num_rows
+        rows, number = rows + own, number + 1
+        if own < part_rows:
+            return rows, True
+    return rows, False
+
+
+def _cut(reader: pyarrow.RecordBatchReader, skip: int, part_rows: int) -> pyarrow.RecordBatchReader:
+    """The rows behind the first `skip`, in batches that end where a part does."""
+    import pyarrow as pa
+
+    def batches() -> Iterator[pyarrow.RecordBatch]:
+        seen = 0
+        for batch in reader:
+            begin = min(batch.num_rows, max(0, skip - seen))
+            while begin < batch.num_rows:
+                end = min(batch.num_rows, begin + part_rows - (seen + begin) % part_rows)
+                yield batch.slice(begin, end - begin)
+                begin = end
+            seen += batch.num_rows
+
+    return pa.RecordBatchReader.from_batches(reader.schema, batches())
+
+
+def _write(made: pyarrow.RecordBatchReader, target: Path, file: Path, skip: int, part_rows: int) -> Iterator[int]:
+    """Write the parts behind the first `skip` rows; gives the rows of each batch when it is written.
+
+    A file whose rows fill its parts ends with an empty one, so that it is known to be whole.
+    """
+    import pyarrow.parquet
+
+    number, batches = skip // part_rows, iter(made)
+    ended = False
+    while not ended:
+        with replacing(_part(target, file, number)) as out:
+            rows = 0
+            with pyarrow.parquet.ParquetWriter(out, made.schema) as writer:
+                while rows < part_rows:
+                    batch = next(batches, None)
+                    if batch is None:
+                        ended = True
+                        break
+                    writer.write_batch(batch)
+                    rows += batch.num_rows
+                    yield batch.num_rows
+        number += 1

@@ -1,0 +1,315 @@
+"""Predicting over tables and iterables of feeds."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from jitonnx.api.options import SessionOptions
+from jitonnx.api.session import InferenceSession
+from jitonnx.batch.blocks import Block, block_of_feeds
+from jitonnx.batch.errors import RowError
+from jitonnx.batch.packing import Arrays, run_blocks
+from jitonnx.batch.signature import Signature, signature_of
+from jitonnx.batch.tables import ERROR_COLUMN, Columns, block_of, map_columns, with_outputs
+from jitonnx.errors import InvalidArgument
+from jitonnx.runtime.threads import allowed_cpus
+
+if TYPE_CHECKING:
+    import pyarrow
+
+SIZES = (1, 8, 64, 256, 1024, 4096, 16384)
+"""Rows of a batch that are tried where the model takes any number."""
+_NEARLY = 0.95
+"""The share of the best rate, in rows a second, that a smaller batch has to have: it takes less memory."""
+_SLOWER = 0.5
+"""Larger sizes are not tried behind one that has less than this share."""
+BLOCK_ROWS = SIZES[-1]
+"""Rows of a table that are read together at most: few enough to stay in a cache on their way."""
+_BATCH_BYTES = 64 << 20
+"""Of a batch's inputs at most."""
+_TRIAL_SECONDS = 0.02
+"""How long a size of batches is timed."""
+
+
+class Plan(NamedTuple):
+    """How rows are run: by whom, how many at once, on how many threads beside each other."""
+
+    run: Callable[[Arrays], Arrays]
+    signature: Signature
+    rows: int
+    pads: bool
+    threads: int
+
+
+def predict(
+    data: Any,
+    model: str | os.PathLike[str] | bytes | InferenceSession,
+    *,
+    columns: Columns | None = None,
+    outputs: Sequence[str] | Mapping[str, str] | None = None,
+    batch_rows: int | None = None,
+    threads: int | None = None,
+    on_error: str = "raise",
+) -> Any:
+    """The model's outputs for all rows of `data`, in order, with bounded memory.
+
+    data:
+        a `pyarrow.Table`, or a pandas or polars frame: the same comes back, with a column for each output;
+        a `pyarrow.RecordBatchReader` or `RecordBatch`, or the path of a Parquet or CSV file: a RecordBatchReader;
+        an iterable of feeds (dicts of arrays [rows, ...] by input): an iterator of dicts of arrays, one for each.
+    model: an ONNX file, its content, or a session. A session of its own runs each batch on one thread.
+    columns: by input the column that it is made of, or several that stand side by side along its last axis. By default
+        those of the inputs' names, or all columns of numbers for an only input of as many elements.
+    outputs: which are given, or a dict of columns' names by output. All by default.
+    batch_rows: rows of a batch. By default as many as pay, which is measured on the first rows. A model whose batch is
+        fixed is run on so many, the last ones padded.
+    threads: batches that are run beside each other. By default one for each CPU, or one for a session of yours.
+    on_error: "raise" ends at the first row that does not fit with RowError, which names it. "keep" goes on: tables have
+        a column `error`, and nulls for what such rows lack; in the place of feeds with such a row stands a RowError.
+
+    InvalidArgument for a model whose inputs or outputs have no rows, and for data and columns that do not fit it.
+    """
+    settings = open_settings(model, outputs, batch_rows, threads, on_error)
+    kind = type(data).__module__.partition(".")[0]
+    if kind in ("pyarrow", "pandas", "polars") or isinstance(data, str | os.PathLike):
+        return _predict_tables(data, kind, columns, settings)
+    if isinstance(data, Mapping):
+        raise InvalidArgument("data is a dict: give a list of feeds, each a dict of arrays by input")
+    if columns is not None:
+        raise InvalidArgument("columns are of tables; data is an iterable of feeds, which name inputs")
+    return _predict_feeds(iter(data), settings)
+
+
+class Settings(NamedTuple):
+    """What `predict` was asked for."""
+
+    session: InferenceSession
+    own: bool
+    """Whether the session is ours."""
+    signature: Signature
+    names: Mapping[str, str]
+    batch_rows: int | None
+    threads: int | None
+    keeps: bool
+
+
+def open_settings(
+    model: str | os.PathLike[str] | bytes | InferenceSession,
+    outputs: Sequence[str] | Mapping[str, str] | None,
+    batch_rows: int | None,
+    threads: int | None,
+    on_error: str,
+) -> Settings:
+    """The arguments of `predict`, looked at."""
+    if on_error not in ("raise", "keep"):
+        raise InvalidArgument(f"on_error is {on_error!r}; 'raise' or 'keep' is needed")
+    session, own = _session(model)
+    signature = signature_of(session)
+    return Settings(session, own, signature, _names(outputs, signature), batch_rows, threads, on_error == "keep")
+
+
+def _session(model: str | os.PathLike[str] | bytes | InferenceSession) -> tuple[InferenceSession, bool]:
+    if isinstance(model, InferenceSession):
+        return model, False
+    options = SessionOptions()
+    options.intra_op_num_threads = 1  # batches run beside each other
+    return InferenceSession(model, options), True
+
+
+def _names(outputs: Sequence[str] | Mapping[str, str] | None, signature: Signature) -> Mapping[str, str]:
+    """Columns by output."""
+    if isinstance(outputs, str):
+        outputs = (outputs,)
+    chosen = outputs if isinstance(outputs, Mapping) else {one: one for one in outputs or signature.outputs}
+    for name in chosen:
+        if name not in signature.outputs:
+            known = ", ".join(map(repr, signature.outputs))
+            raise InvalidArgument(f"the model has no output {name!r}; its outputs are {known}")
+    return chosen
+
+
+def _plan(settings: Settings, first: Block | None) -> Plan:
+    session, signature, names = settings.session, settings.signature, list(settings.names)
+
+    def run(arrays: Arrays) -> Arrays:
+        count = len(next(iter(arrays.values())))
+        made = dict(zip(names, session.run(names, dict(arrays)), strict=True))
+        for name, array in made.items():
+            shape = np.shape(array)
+            if not isinstance(array, np.ndarray) or not shape or shape[0] != count:
+                raise InvalidArgument(
+                    f"output {name!r} has shape {list(shape)} for {count} rows: as many are needed along the first "
+                    "axis; choose others with `outputs`"
+                )
+        return made
+
+    threads = settings.threads or (allowed_cpus() if settings.own else 1)
+    rows = signature.rows or settings.batch_rows
+    if rows is not None and rows < 1:
+        raise InvalidArgument(f"batch_rows is {rows}; at least 1 is needed")
+    if signature.rows is not None and settings.batch_rows not in (None, signature.rows):
+        raise InvalidArgument(f"batch_rows is {settings.batch_rows}, the model's batch is {signature.rows}")
+    if rows is None:
+        rows = 1 if first is None else rows_that_pay(run, first.arrays)
+    return Plan(run, signature, rows, signature.rows is not None, threads)
+
+
+def rows_that_pay(run: Callable[[Arrays], Arrays], arrays: Arrays) -> int:
+    """The least number of rows in a batch that is nearly as fast, row by row, as any; measured on these rows."""
+    count = len(next(iter(arrays.values())))
+    if not count:
+        return 1
+    row_bytes = sum(array.nbytes for array in arrays.values()) / count
+    rates: dict[int, float] = {}
+    for rows in SIZES:
+        if rows > 1 and rows * row_bytes > _BATCH_BYTES:
+            break
+        places = np.arange(rows) % count
+        given = {name: array[places] for name, array in arrays.items()}
+        try:
+            run(given)  # makes the program
+            seconds: list[float] = []
+            began = time.perf_counter()
+            while not seconds or time.perf_counter() - began < _TRIAL_SECONDS:
+                start = time.perf_counter()
+                run(given)
+                seconds.append(time.perf_counter() - start)
+        except (RuntimeError, ValueError):  # a row that fails is found, and named, when it is its turn
+            break
+        rates[rows] = rows / min(seconds)
+        if rates[rows] < _SLOWER * max(rates.values()):
+            break
+    best = max(rates.values(), default=0.0)
+    return next((rows for rows, rate in rates.items() if rate >= _NEARLY * best), 1)
+
+
+def _run(blocks: Iterator[Block], settings: Settings) -> Iterator[tuple[Block, Arrays]]:
+    skipped: list[Block] = []
+    for block in blocks:
+        skipped.append(block)
+        if len(block.faults) < block.count or not settings.keeps:
+            break
+    first = skipped[-1] if skipped else None
+    if first is not None and not settings.keeps:
+        first.refuse()
+    plan = _plan(settings, first)
+    yield from run_blocks(
+        plan.run, itertools.chain(skipped, blocks), plan.rows, plan.threads, pad=plan.pads, keep_faults=settings.keeps
+    )
+
+
+def _predict_feeds(feeds: Iterator[Mapping[str, Any]], settings: Settings) -> Iterator[Any]:
+    blocks = (block_of_feeds(one, settings.signature, number) for number, one in enumerate(feeds))
+    for block, outputs in _run(blocks, settings):
+        if block.faults:
+            place = min(block.faults)
+            yield RowError(f"{block.name(place)}: {block.faults[place]}")
+        else:
+            yield {settings.names[name]: array for name, array in outputs.items()}
+
+
+def _predict_tables(data: Any, kind: str, columns: Columns | None, settings: Settings) -> Any:
+    import pyarrow as pa
+
+    origin = "the table"
+    if isinstance(data, str | os.PathLike):
+        origin = Path(data).name
+        reader = read_table(Path(data))
+    elif kind == "pandas":
+        reader = pa.Table.from_pandas(data).to_reader()
+    elif kind == "polars":
+        reader = data.to_arrow().to_reader()
+    elif isinstance(data, pa.RecordBatch):
+        reader = pa.RecordBatchReader.from_batches(data.schema, [data])
+    else:
+        reader = data.to_reader() if isinstance(data, pa.Table) else data
+    made = stream(reader, origin, columns, settings)
+    if isinstance(data, pa.Table):
+        return made.read_all()
+    if kind == "pandas":
+        return made.read_pandas()
+    if kind == "polars":
+        import polars
+
+        return polars.from_arrow(made.read_all())
+    return made
+
+
+def read_table(path: Path) -> pyarrow.RecordBatchReader:
+    """A Parquet or CSV file, read as it is asked for. InvalidArgument for other files, NoSuchFile's kind of OSError."""
+    import pyarrow as pa
+
+    if path.suffix == ".csv":
+        import pyarrow.csv
+
+        found: pyarrow.RecordBatchReader = pyarrow.csv.open_csv(path)
+        return found
+    if path.suffix not in (".parquet", ".pq"):
+        raise InvalidArgument(f"{path} is no table that can be read here: .parquet or .csv is needed")
+    import pyarrow.parquet
+
+    file = pyarrow.parquet.ParquetFile(path)
+    return pa.RecordBatchReader.from_batches(file.schema_arrow, file.iter_batches())
+
+
+def stream(
+    reader: pyarrow.RecordBatchReader, origin: str, columns: Columns | None, settings: Settings, first: int = 0
+) -> pyarrow.RecordBatchReader:
+    """The reader's batches with columns for outputs. The first ones are run before it returns, for their types.
+
+    origin: what rows are called in errors, the first of them by the number `first`.
+    """
+    import pyarrow as pa
+
+    added = [*settings.names.values(), *([ERROR_COLUMN] if settings.keeps else [])]
+    for name in added:
+        if name in reader.schema.names:
+            raise InvalidArgument(
+                f"the data have a column {name!r} already, which is to be made: name it otherwise with "
+                "outputs={'output': 'column'}"
+            )
+    mapped = map_columns(settings.signature, reader.schema, columns)
+
+    def blocks() -> Iterator[Block]:
+        number = first
+        for batch in reader:
+            for begin in range(0, batch.num_rows, BLOCK_ROWS):
+                part = batch.slice(begin, BLOCK_ROWS)
+                yield block_of(part, settings.signature, mapped, origin, number + begin)
+            number += batch.num_rows
+
+    results = _run(blocks(), settings)
+    begun: list[tuple[Block, Arrays]] = []
+    for result in results:
+        begun.append(result)
+        if result[1]:
+            break
+    types = _types(begun[-1][1] if begun else {}, settings)
+    fields = [*reader.schema, *(pa.field(name, kind) for name, kind in types.items())]
+    schema = pa.schema(fields, reader.schema.metadata)
+
+    def batches() -> Iterator[pyarrow.RecordBatch]:
+        for block, outputs in itertools.chain(begun, results):
+            made = with_outputs(block, outputs, settings.names, types, settings.keeps)
+            yield made.cast(schema) if made.schema != schema else made
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def _types(outputs: Arrays, settings: Settings) -> dict[str, pyarrow.DataType]:
+    """The types of the columns that are made."""
+    import pyarrow as pa
+
+    from jitonnx.batch.tables import type_of
+
+    types = {
+        column: type_of(outputs[name]) if name in outputs else pa.null() for name, column in settings.names.items()
+    }
+    return {**types, **({ERROR_COLUMN: pa.string()} if settings.keeps else {})}

@@ -1,0 +1,1 @@
+"""Libraries that onnxruntime's wheels load before their own. Here there are none."""
