@@ -34,7 +34,7 @@ from jitonnx.ir.graph import Value
 from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator, SparseTensor, Tensor, internal
 from jitonnx.ir.types import MapType, OptionalType, SequenceType, SparseTensorType, TensorType, Type
-from jitonnx.numba.functions import CompiledFunction, compiled, elementwise
+from jitonnx.codegen.functions.scalar import CompiledFunction, compiled, elementwise
 from jitonnx.ops.base import BOOLS, FLOATS, INTEGERS, NUMBERS, Elementwise
 from jitonnx.ops.composite import Composite, Parts
 from jitonnx.ops.registry import registry

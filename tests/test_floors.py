@@ -20,7 +20,7 @@ ALLOWED = {
     "model": {"errors", "ir", "ops", "passes", "proto", "support"},
     "runtime": {"emit", "errors", "support", "target"},
     "plan": {"emit", "errors", "ir", "kernels", "runtime", "support", "target"},
-    "codegen": {"emit", "errors", "ir", "kernels", "numba", "plan", "runtime", "support", "target"},
+    "codegen": {"emit", "errors", "ir", "kernels", "ops", "plan", "runtime", "support", "target"},
     "engine": {"codegen", "errors", "ir", "ops", "passes", "plan", "runtime", "support", "target"},
     "api": {
         "codegen",
@@ -37,7 +37,7 @@ ALLOWED = {
         "support",
         "target",
     },
-    "numba": {"api", "errors", "ir", "ops", "runtime", "support"},
+    "numba": {"api", "errors", "ir", "runtime", "support"},
     "compat": {"api", "errors", "support"},
     "batch": {"api", "errors", "ir", "runtime", "support"},
     "tools": {
@@ -63,7 +63,7 @@ ALLOWED = {
 MODULES: dict[str, set[str]] = {
     "__init__": {"support"},
     "__main__": {"tools"},
-    "custom": {"ir", "numba", "ops"},
+    "custom": {"codegen", "ir", "ops"},
     "errors": set(),
     "opsets": {"errors", "ir", "model", "ops", "proto", "support"},
     "versioning": {"ir", "ops", "support"},

@@ -1,6 +1,4 @@
-"""Where Numba and models meet: users' scalar functions, compiled by Numba and translated to expressions of ours; and
-compiled models in what Numba compiles (`bind`).
-"""
+"""Compiled models in what Numba compiles (`bind`)."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from jitonnx.codegen.numba import scalars
 from jitonnx.codegen.numba.source import Source
 from jitonnx.emit.module import triple_of
 from jitonnx.ir.computation.linked import SYMBOL
-from jitonnx.numba.modules import c_function
+from jitonnx.codegen.functions.modules import c_function
 from jitonnx.target.machine import Target
 
 config: Any = numba_config

@@ -13,7 +13,7 @@ from typing import Any
 
 from jitonnx.ir.computation import expressions as e
 from jitonnx.ir.dtypes import DType
-from jitonnx.numba import identity
+from jitonnx.codegen.functions import identity
 from jitonnx.support.kernel_cache import KernelCache
 from jitonnx.support.records import NamedTuple
 from jitonnx.support.sources import source_digest

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from jitonnx.ir.computation.linked import SYMBOL
-from jitonnx.numba.translation import MATHEMATICS
+from jitonnx.codegen.functions.translation import MATHEMATICS
 
 _PASSES = (
     *("always_inliner", "global_dead_code_eliminate", "sroa", "simplify_cfg", "instruction_combine", "new_gvn", "sccp"),

@@ -1,0 +1,1 @@
+"""Users' scalar functions: compiled by Numba, translated to expressions of ours, kept on disk."""
