@@ -26,6 +26,7 @@ import functools
 from collections.abc import Callable, Collection
 from typing import Any, TypeVar, overload
 
+from jitonnx.codegen.functions.scalar import CompiledFunction, compiled, elementwise
 from jitonnx.ir.bodies import Bodies
 from jitonnx.ir.computation import expressions as e
 from jitonnx.ir.computation.lowering import Lowering
@@ -34,7 +35,6 @@ from jitonnx.ir.graph import Value
 from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator, SparseTensor, Tensor, internal
 from jitonnx.ir.types import MapType, OptionalType, SequenceType, SparseTensorType, TensorType, Type
-from jitonnx.codegen.functions.scalar import CompiledFunction, compiled, elementwise
 from jitonnx.ops.base import BOOLS, FLOATS, INTEGERS, NUMBERS, Elementwise
 from jitonnx.ops.composite import Composite, Parts
 from jitonnx.ops.registry import registry

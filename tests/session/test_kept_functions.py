@@ -17,9 +17,9 @@ from onnx import TensorProto, helper
 
 import jitonnx
 from jitonnx import custom
+from jitonnx.codegen.functions.identity import Unknown, identity
 from jitonnx.custom import e
 from jitonnx.ir.operator import evaluate_arrays
-from jitonnx.codegen.functions.identity import Unknown, identity
 from jitonnx.support.kernel_cache import KernelCache
 from tests.session.test_compiled_functions import branches, comparisons, named, two_inputs
 from tests.session.test_custom_operators import DOMAIN, model, node, options

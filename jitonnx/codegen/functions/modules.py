@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitonnx.ir.computation.linked import SYMBOL
 from jitonnx.codegen.functions.translation import MATHEMATICS
+from jitonnx.ir.computation.linked import SYMBOL
 
 _PASSES = (
     *("always_inliner", "global_dead_code_eliminate", "sroa", "simplify_cfg", "instruction_combine", "new_gvn", "sccp"),

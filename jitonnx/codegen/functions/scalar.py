@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from jitonnx.ir.computation import expressions as e
-from jitonnx.ir.computation.linked import LinkedFunction
-from jitonnx.ir.dtypes import HALVES, DType, of_numpy
 from jitonnx.codegen.functions import translation
 from jitonnx.codegen.functions.kept import Scalar, kept
 from jitonnx.codegen.functions.modules import c_function
+from jitonnx.ir.computation import expressions as e
+from jitonnx.ir.computation.linked import LinkedFunction
+from jitonnx.ir.dtypes import HALVES, DType, of_numpy
 from jitonnx.ops.base import NUMBERS, Elementwise
 from jitonnx.support import fork_safety
 

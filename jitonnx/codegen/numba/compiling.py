@@ -24,11 +24,11 @@ from numba.core.errors import NumbaError, NumbaPerformanceWarning
 from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
+from jitonnx.codegen.functions.modules import c_function
 from jitonnx.codegen.numba import scalars
 from jitonnx.codegen.numba.source import Source
 from jitonnx.emit.module import triple_of
 from jitonnx.ir.computation.linked import SYMBOL
-from jitonnx.codegen.functions.modules import c_function
 from jitonnx.target.machine import Target
 
 config: Any = numba_config
