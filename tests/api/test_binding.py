@@ -476,8 +476,8 @@ def test_strings() -> None:
         (z, y) = binding.get_outputs()
         assert y.numpy().tolist() == texts.tolist() and z.numpy() is not texts
     texts[1] = None
-    with pytest.raises(errors.InvalidArgument, match="element 1 of input 'x' is None"):
-        made.run_with_iobinding(binding)
+    made.run_with_iobinding(binding)
+    assert target.numpy().tolist() == [texts[0], "None"] * 2, "str() of what is no string, as in feeds"
     with pytest.raises(errors.NotImplemented, match="Only binding non-string Tensors"):
         binding.bind_input("x", "cpu", 0, np.object_, [2], texts.ctypes.data)
     again = made.run_with_ort_values(["z"], {"x": OrtValue.ortvalue_from_numpy(["q"])})
