@@ -2,6 +2,8 @@
 
 import os
 import tempfile
+import zlib
+from math import ceil
 
 import pytest
 from hypothesis import settings
@@ -21,6 +23,21 @@ settings.load_profile("jitonnx")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--machine", default=USUAL, choices=MACHINES, help="what to take this machine for")
+
+
+@pytest.hookimpl(tryfirst=True)  # before cases are chosen by marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as slow all but a few cases of the tests with many that a kernel is compiled for. Which are left goes by a
+    digest of their names, as each n-th would leave out the same values of a parameter."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("sampled") is not None:
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for of_one in cases.values():
+        (every,) = of_one[0].get_closest_marker("sampled").args  # type: ignore[union-attr]
+        of_one.sort(key=lambda item: zlib.crc32(item.nodeid.partition("[")[2].encode()))
+        for item in of_one[ceil(len(of_one) / every) :]:
+            item.add_marker(pytest.mark.slow)
 
 
 def pytest_configure(config: pytest.Config) -> None:

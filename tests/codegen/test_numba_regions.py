@@ -68,6 +68,7 @@ CURVES = ("exp", "expm1", "erf", "tanh", "sigmoid", "silu", "gelu", "gelu_tanh",
 ARITHMETIC = ("add", "sub", "mul", "div", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", [DType.FLOAT, DType.DOUBLE, *HALVES], ids=lambda dtype: dtype.text)
 def test_arithmetic_of_floats(dtype: DType) -> None:
     a, b = e.operand(0, dtype), e.operand(1, dtype)
@@ -82,6 +83,7 @@ def test_arithmetic_of_floats(dtype: DType) -> None:
         )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", [DType.FLOAT, DType.DOUBLE, *HALVES], ids=lambda dtype: dtype.text)
 def test_functions_of_floats(dtype: DType) -> None:
     a, b = e.operand(0, dtype), e.operand(1, dtype)
@@ -91,6 +93,7 @@ def test_functions_of_floats(dtype: DType) -> None:
     check(exprs, pairs(numbers, dtype), rtol, rtol / 4)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", sorted(dtype for dtype in COMPILED if dtype.is_integer), ids=lambda dtype: dtype.text)
 def test_integers(dtype: DType) -> None:
     """They wrap around; division never traps."""
@@ -120,6 +123,7 @@ def test_truth_values() -> None:
     check(exprs, pairs(np.array([0, 1]), DType.BOOL))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("old", sorted(COMPILED), ids=lambda dtype: dtype.text)
 def test_casts(old: DType) -> None:
     """Floats are cut off and saturate, NaN gives 0; integers wrap around; 16 bits are rounded once."""

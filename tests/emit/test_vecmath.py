@@ -211,6 +211,7 @@ def largest_error(name: str, x: Array, target: Target | None = None) -> tuple[fl
     return float(error[worst]), float(x[worst])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", CASES)
 def test_error_bound(name: str, dtype: type) -> None:

@@ -220,6 +220,7 @@ def in_integers(p: Problem, kind: str) -> tuple[Problem, tuple[np.ndarray, np.nd
     return p._replace(q=p.q / -low, k=k, v=v), (packed(k), packed(v))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("target", TARGETS, ids=IDS)
 @pytest.mark.parametrize("kind", ["int8", "int4"])
 def test_caches_of_integers(kind: str, target: Target) -> None:

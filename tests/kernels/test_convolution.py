@@ -373,6 +373,7 @@ TRANSPOSED = [replace(case, transposed=True) for case in TRANSPOSED]
 DEPTHWISE = [replace(case, groups=case.channels) for case in DEPTHWISE]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("case", DIRECT, ids=str)
 def test_direct(case: Case, target: str) -> None:
@@ -399,6 +400,7 @@ def test_other_groups_are_merged_or_direct() -> None:
     assert type(choose(Case((9, 9), 16, 16, groups=4), named("x86-64-v3"))) is GroupedSpec
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("case", [*DIRECT, *GROUPED, *TRANSPOSED], ids=str)
 def test_planes(case: Case, target: str) -> None:

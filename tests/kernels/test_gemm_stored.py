@@ -29,6 +29,7 @@ def weights(kind: str, *shape: int) -> np.ndarray:
     return np.random.default_rng(0).standard_normal(shape).astype(TYPES[kind]).astype(np.float32)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
 def test_same_bits(target: Target, kind: str) -> None:

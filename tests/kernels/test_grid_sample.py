@@ -66,6 +66,7 @@ def coordinates_of(mode: str, outside: str, shape: tuple[int, ...], places: int)
     return np.stack(rows, 1)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("lanes", WIDTHS)
 @pytest.mark.parametrize("outside", OUTSIDES)
 @pytest.mark.parametrize("mode", TAPS)

@@ -285,6 +285,7 @@ DEPTHWISE = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8])
 @pytest.mark.parametrize("gap", [0, 5])

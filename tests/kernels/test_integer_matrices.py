@@ -52,6 +52,7 @@ def run(
     return c[..., :n]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("by_column", [False, True])
 @pytest.mark.parametrize(("of_a", "of_b"), [(np.uint8, np.uint8), (np.uint8, np.int8), (np.int8, np.uint8)])

@@ -78,6 +78,7 @@ CASES = [
 EVERYWHERE = [(2, 32, "uint8"), (4, 32, ""), (8, 64, "float32")]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("target", "bits", "block", "zeros"),
     [(name, *case) for name in TARGETS for case in (CASES if name in ("host", "haswell") else EVERYWHERE)],

@@ -217,6 +217,7 @@ def run_channels_last(x: np.ndarray, groups: int, spec: GroupApplySpec, target: 
     return y, scale, bias
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("target", TARGETS, ids=["host", "avx2"])
 @pytest.mark.parametrize("spec", [GroupApplySpec(), GroupApplySpec(False, False, outside=True)])
 @pytest.mark.parametrize("shape", [*SHAPES, (2, 64, 4096, 16)])

@@ -176,6 +176,7 @@ def test_hidden_sizes_and_batches(kind: str, linear: bool, batch: int, lanes: in
         _check(Layer(kind, hidden, 4, batch), spec, lanes)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("lanes", WIDTHS)
 @pytest.mark.parametrize(("kind", "linear"), KINDS)
 @pytest.mark.parametrize("batch", [1, 7, 16, 33])
@@ -206,6 +207,7 @@ def test_unknown_batch_directions_and_lengths(kind: str, linear: bool, lanes: in
         _check(Layer(kind, 20, 5, 3, directions=1, reverse=1), spec, lanes)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("lanes", WIDTHS)
 @pytest.mark.parametrize(("kind", "linear"), KINDS)
 @pytest.mark.parametrize("batch", [1, 2, None])
@@ -218,6 +220,7 @@ def test_weights_in_fixed_point(kind: str, linear: bool, batch: int | None, lane
             _check(layer, replace(spec, parts=2), lanes)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("lanes", WIDTHS)
 @pytest.mark.parametrize(("kind", "linear"), KINDS)
 @pytest.mark.parametrize("batch", [1, 2, None])
@@ -302,6 +305,7 @@ def test_results_do_not_depend_on_the_split() -> None:
             np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("lanes", WIDTHS)
 @pytest.mark.parametrize(("kind", "linear"), KINDS)
 @pytest.mark.parametrize(("batch", "known"), [(1, True), (1, False), (3, False), (2, True), (6, False)])

@@ -229,6 +229,7 @@ def resize_planes(
     return results[0]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("lanes", [4, *WIDTHS])
 @pytest.mark.parametrize(("mode", "taps"), [("nearest", 1), ("linear", 2), ("cubic", 4)])
 @pytest.mark.parametrize("coordinates", COORDINATES[:-1])

@@ -59,6 +59,7 @@ def numbers(shape: tuple[int, ...], dtype: str, spread: float = 1e9) -> np.ndarr
     return random.integers(max(limits.min, -spread), spread, shape, dtype, endpoint=True)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("largest", [True, False])
 @pytest.mark.parametrize("element", ELEMENTS)

@@ -147,6 +147,7 @@ def test_nothing_to_do_and_wrong_specs() -> None:
         TransposeSpec(16)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("lanes", WIDTHS)
 @pytest.mark.parametrize("itemsize", [1, 2, 4, 8])
 @pytest.mark.parametrize("count", INTERLEAVED)
@@ -180,6 +181,7 @@ def test_aligned_tiles(itemsize: int, lanes: int) -> None:
         assert (whole == 255).all()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("lanes", WIDTHS)
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("itemsize", [1, 2, 4, 8])

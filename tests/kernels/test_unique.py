@@ -63,6 +63,7 @@ def check(x: np.ndarray, target: str) -> None:
                 np.testing.assert_array_equal(np.signbit(result), np.signbit(value))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", [*(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)), "bool"])
 def test_integers(dtype: str, target: str) -> None:

@@ -15,6 +15,7 @@ LIGHT = Path(onnx.backend.test.__file__).parent / "data" / "light"
 MODELS = sorted(path.stem for path in LIGHT.glob("*.onnx"))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", MODELS)
 def test_light_model(name: str) -> None:
     session = jitonnx.InferenceSession(LIGHT / f"{name}.onnx")

@@ -21,6 +21,7 @@ def test_there_are_nine() -> None:
     assert len(MODELS) == 9
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", MODELS)
 def test_light_model(name: str) -> None:
     graph = load(LIGHT / f"{name}.onnx").graph

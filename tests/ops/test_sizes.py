@@ -27,7 +27,7 @@ from tests.ops.harness import Case, assert_same, build
 from tests.ops.tables import all_cases
 
 SIZES = (0, 1, 1, 2, 2, 3, 4, 6, 7)
-SAMPLED = 7
+SAMPLED = 11
 """One in so many cases is run by default, all as slow tests."""
 
 

@@ -58,7 +58,7 @@ def test_a_chain_of_nodes_that_double_a_constant_ends() -> None:
 
     def author(b: Build) -> Value:
         value = b.op(Concat(axis=0), normal(64), normal(64))
-        for _ in range(22):
+        for _ in range(15):
             value = b.op(Concat(axis=0), value, value)
         return b.op(Gather(), value, b.input(np.array([3])))
 

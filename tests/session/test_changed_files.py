@@ -47,6 +47,7 @@ def table(columns: int) -> bytes:
     return model([node("Gather", ["t", "i"], ["y"])], [tensor("i", ("n",), INT64)], [tensor("y", None)], {"t": rows})
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("first", ["run", "not"])
 @pytest.mark.parametrize("overwrite", ["cut", "other"])
 @pytest.mark.parametrize(("columns", "outcome"), [(KEPT, "right"), (500, "right"), (MAPPED, "refused")])

@@ -174,6 +174,7 @@ def test_gates_are_multiplied_into_weights() -> None:
 TARGETS = {"avx2": named("haswell"), "no f16c": replace(named("haswell"), features="-f16c")}
 
 
+@pytest.mark.sampled(3)
 @each_kind
 @each_model
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)

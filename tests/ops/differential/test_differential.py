@@ -47,7 +47,7 @@ ELSEWHERE = {
 }
 """Operators that run graphs, or have cases in another form: where these are."""
 SAME = settings(
-    max_examples=6,
+    max_examples=4,
     deadline=None,
     derandomize=True,
     suppress_health_check=list(HealthCheck),

@@ -80,6 +80,7 @@ CASES += [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_resize(case: Case) -> None:
     check(case)
