@@ -403,7 +403,7 @@ class Writer:
         if body.bound_inputs:
             raise NotBytecode("a body tells the sizes of what it is given")
         for inner, outer in zip(body.inputs, captured, strict=True):
-            if outer.contents is None or outer.measured:
+            if inner.contents is None or outer.contents is None or outer.measured:
                 self.share(inner, outer)
         inside = VariableScope(self, body.told, scope)
         self.graph(body, inside)

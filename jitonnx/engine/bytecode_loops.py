@@ -70,7 +70,7 @@ class LoopWriter:
         trips, trip_variable = self._trips(section)
         condition = self._truth(parts.head[1]) if len(parts.head) > 1 and parts.head[1] is not None else ABSENT
         for outer, inner in parts.captured:
-            if outer.contents is None or outer.measured:
+            if inner.contents is None or outer.contents is None or outer.measured:
                 writer.share(inner, outer)
         empty = [tuple([self._size(section, size) for size in row.type.shape or ()]) for row in body.rows]
         carried = self._carry(section)

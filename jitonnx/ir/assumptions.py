@@ -33,7 +33,8 @@ class Assumptions:
     examples: values of the dimension variables for which what is assumed has to hold; without them the usual case is.
     demands_only: nothing but demands may be taken for granted, so that the graph is one for all sizes. What else would
     have to be assumed is left to the run.
-    untold: names of values whose elements are no sizes, and so never become variables: a run showed negative ones.
+    untold: names of values whose elements are no sizes, and so never become variables, nor do those of values that
+    they are moved to: a run showed negative ones.
     """
 
     def __init__(

@@ -23,7 +23,7 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ir.errors import GraphError as GraphError
 from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import DataDependentError, InferenceError, Operator, as_tuple, evaluate_arrays
-from jitonnx.ir.schema import check_inputs, unranked
+from jitonnx.ir.schema import check_inputs, moved_inputs, unranked
 from jitonnx.ir.types import UNKNOWN, Shape, TensorType, Type, contents_array, is_symbolic, type_of
 from jitonnx.support.records import NamedTuple
 
@@ -295,13 +295,20 @@ class Graph:
                     one.contents = contents
             if _is_known(value):
                 return
-        name = f"{self.scope}{value.name}"
-        if signed or (node is None and value not in self.inputs) or name in self.assumptions.untold:
+        if signed or (node is None and value not in self.inputs) or self._is_untold(value):
             return
+        name = f"{self.scope}{value.name}"
         names = [f"{name}[{place}]" for place in range(count)]
         value.contents, value.measured = contents_array([variable(name) for name in names], value.shape), True  # type: ignore[arg-type]
         for place, name in enumerate(names):
             self.bindings[name] = Binding(value, place, element=True)
+
+    def _is_untold(self, value: Value) -> bool:
+        """Whether a value has elements of one that a run showed negative ones of."""
+        untold = self.assumptions.untold
+        if not untold or f"{self.scope}{value.name}" in untold:
+            return bool(untold)
+        return value.producer is not None and any(map(self._is_untold, moved_inputs(value.producer)))
 
     def decide(self, value: Value) -> None:
         """Decide a condition that follows from sizes, in place, if there are examples of what inputs leave open."""

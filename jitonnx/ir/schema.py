@@ -24,7 +24,7 @@ from jitonnx.support import fork_safety
 from jitonnx.support.records import NamedTuple
 
 if TYPE_CHECKING:
-    from jitonnx.ir.graph import Value
+    from jitonnx.ir.graph import Node, Value
     from jitonnx.ir.raw import RawNode
 
 
@@ -289,6 +289,20 @@ def _inputs_of(declaration: type[Operator]) -> tuple[Parameter, ...]:
         kinds = frozenset().union(*(older.inputs[place].kinds for older in schemas if place < len(older.inputs)))
         inputs.append(parameter._replace(kinds=kinds | _TENSORS if kinds >= _MOVED else kinds))
     return tuple(inputs)
+
+
+def moved_inputs(node: Node) -> list[Value]:
+    """The inputs whose elements a node hands on: of any type, to results of any type; not where it has a choice."""
+    schemas = schemas_of(type(node.operator))
+    parameters = _inputs_of(type(node.operator))
+    if not schemas or not schemas[-1].outputs[0].kinds >= _MOVED:
+        return []
+    last = len(parameters) - 1
+    taken = [
+        (value, parameters[min(place, last)].kinds) for place, value in enumerate(node.inputs) if value is not None
+    ]
+    chosen = any(kinds == {DType.BOOL} for _, kinds in taken)
+    return [] if chosen else [value for value, kinds in taken if kinds >= _MOVED]
 
 
 def _check_types(

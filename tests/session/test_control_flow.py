@@ -135,6 +135,39 @@ def test_a_branch_that_does_not_fit_what_it_reads_may_never_be_taken(
             session.run(None, {"x": numbers(3, 4), "c": np.array(True)})
 
 
+@pytest.mark.parametrize("condition", ["Less(size, zero)", "Identity(c)"])
+def test_a_branch_without_shapes_reads_what_is_known_outside(condition: str) -> None:
+    """PyTorch's repeat adds axes that there are too few of in a branch that declares a scalar: known constants and
+    shapes are arrays to it."""
+    data = onnx.parser.parse_model(f"""
+        <ir_version: 9, opset_import: ["": 18]>
+        branches (float[n, 4] x, bool c) => (y)
+        <int64[1] one = {{1}}, int64 two = {{2}}, int64 zero = {{0}}> {{
+            sizes = Shape(x)
+            rank = Size(sizes)
+            size = Sub(rank, two)
+            picked = {condition}
+            chosen = If(picked) <
+                then_branch = more () => (float a) {{
+                    gap = Abs(size)
+                    gaps = Reshape(gap, one)
+                    ones = Expand(one, gaps)
+                    grown = Concat<axis = 0>(ones, sizes)
+                    a = Reshape(x, grown)
+                }},
+                else_branch = rest () => (b) {{ b = Identity(x) }}
+            >
+            y = Tile(chosen, sizes)
+        }}""").SerializeToString()
+    options = SessionOptions()
+    options.graph_optimization_level = GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = InferenceSession(data, options)
+    for count in (3, 1, 2, 0):  # from the second run on, steps are one call
+        x = numbers(count, 4)
+        (y,) = session.run(None, {"x": x, "c": np.array(False)})
+        assert np.array_equal(y, np.tile(x, x.shape))
+
+
 # ------------------------------------------------------------------------------------------------ Loop
 
 

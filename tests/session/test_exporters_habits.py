@@ -215,6 +215,37 @@ def numbers(*shape: int) -> np.ndarray:
     return RANDOM.standard_normal(shape).astype(np.float32)
 
 
+CLIPPED = """
+clipped (float[2] corners, int64[1] width) => (float[k] y)
+<int64 first = {0}, int64 second = {1}, int64[1] zero = {0}, int64[1] one = {1}>
+{
+    box = Cast<to = 7>(corners)
+    low = Gather(box, first)
+    high = Gather(box, second)
+    lows = Unsqueeze(low, zero)
+    highs = Unsqueeze(high, zero)
+    wide = Sub(highs, lows)
+    wider = Add(wide, one)
+    several = Max(wider, one)
+    count = Squeeze(several, zero)
+    row = Range(first, count, second)
+    begin = Max(lows, zero)
+    behind = Add(highs, one)
+    end = Min(behind, width)
+    starts = Sub(begin, lows)
+    ends = Sub(end, lows)
+    part = Slice(row, starts, ends, zero)
+    numbers = Cast<to = 1>(part)
+    left = ConstantOfShape(begin)
+    rest = Sub(width, end)
+    right = ConstantOfShape(rest)
+    whole = Concat<axis = 0>(left, numbers, right)
+    y = Neg(whole)
+}
+"""
+"""A box that may begin outside of an image is cut off at its edges, as torchvision pastes masks."""
+
+
 def corners(count: int) -> np.ndarray:
     """Boxes in an image of 8 by 8."""
     low = RANDOM.uniform(0, 4, (count, 2))
@@ -238,6 +269,11 @@ ROWS: Sequence[tuple[int, Sequence[int]]] = [
     (9, range(9)),
     (0, ()),
     (7, ()),
+]
+
+CLIPPED_FEEDS: Feeds = [
+    {"corners": np.array(box, np.float32), "width": np.array([width])}
+    for box, width in (((2, 5), 9), ((-3, 4), 6), ((-2, 9), 8), ((0, 0), 1), ((3, 12), 7))
 ]
 
 CASES: Mapping[str, tuple[str, Feeds]] = {
@@ -274,6 +310,7 @@ CASES: Mapping[str, tuple[str, Feeds]] = {
         [{"x": numbers(n), "z": numbers(k)} for n, k in ((5, 3), (7, 2), (4, 4), (3, 5), (5, 0), (0, 0), (0, 2))],
     ),
     "windowed": (WINDOWED, [{"x": numbers(b, 4, 4)} for b in (2, 1, 0, 3)]),
+    "clipped": (CLIPPED, CLIPPED_FEEDS),
     "pasted": (
         PASTED,
         [
@@ -314,3 +351,14 @@ def test_what_most_runs_have_is_assumed_of_a_slice_from_behind() -> None:
     for n, k in ((5, 3), (4, 4), (7, 1)):
         session.run(None, {"x": numbers(n), "z": numbers(k)})
     assert not session._model.compiled().engine.variants
+
+
+def test_elements_that_are_no_sizes_are_none_where_they_are_moved_to() -> None:
+    """A run shows that a box begins outside: one plan is made, not one for each value that its corners come to."""
+    session = InferenceSession(model_of(CLIPPED))
+    for feed in (*CLIPPED_FEEDS, *CLIPPED_FEEDS):
+        session.run(None, feed)
+    engines = [session._model.compiled().engine]
+    for engine in engines:
+        engines.extend(engine.variants)
+    assert len(engines) == 2
