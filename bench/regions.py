@@ -4,8 +4,8 @@
 
 FOLDER: what `python -m bench.zoo.materialize` wrote. A row of a Markdown table for each model: its kernel calls, those
 of regions and how many of these Numba compiles; the largest difference of outputs over the largest element; CPU time of
-a start by LLVM with an empty cache, and of one by Numba behind it, which finds the library's kernels there; and the time
-of the regions' kernels in a run on one thread, medians in turns. Below, what has no Numba kernel.
+a start by LLVM with an empty cache, and of one by Numba behind it, which finds the library's kernels there; and the
+time of the regions' kernels in a run on one thread, medians in turns. Below, what has no Numba kernel.
 """
 
 from __future__ import annotations
