@@ -457,7 +457,7 @@ def gathered(vectors: Sequence[SSAValue], order: Sequence[int]) -> SSAValue:
             for at, place in zip(order, places, strict=True)
         ]
         result, places = shuffled(result, vector, places), list(range(width))
-    return result
+    return result if len(vectors) > 1 else shuffled(result, result, places)
 
 
 def shuffled(a: SSAValue, b: SSAValue, order: Sequence[int]) -> SSAValue:

@@ -1,7 +1,7 @@
 """Products with matrices of 2, 4 or 8 bits, and what prepares their rows.
 
 few rows:   for each panel of columns                                read once, from memory
-                for each block                                       Σ q A in registers, per digit of A
+  or of int8    for each block                                       Σ q A in registers, per digit of A
                     y += (Σ q A - z Σ A) * factor * s
 many rows:  for each panel of columns
                 scratch = (q - z) s                                  float32 or bfloat16, second-level cache
@@ -23,9 +23,7 @@ from jitonnx.emit.ssa import SSAValue, absolute, fma, rint, select
 from jitonnx.kernels.bfloat16.spec import STEP
 from jitonnx.kernels.nbits.spec import (
     CHUNK,
-    DIGITS,
     FEW_ROWS,
-    GREATEST,
     LEAST_MAGNITUDE,
     TILE_VECTORS,
     VECTORS,
@@ -46,6 +44,8 @@ _UNROLLED = 32
 """Numbers of a column that are written out; longer blocks are loops over as many."""
 _FEW_TOGETHER = 4
 """So many rows are multiplied at a time, if there are few."""
+_SUMS = 8
+"""Fewer sums at a time would wait for themselves."""
 _TOGETHER = 4
 """Rows of a block of sums in memory that go through the epilogue at a time."""
 _AHEAD_BYTES = 4096
@@ -98,7 +98,7 @@ class _Rows:
     def _prepare(self, a: Pointer, active: SSAValue, at: SSAValue, factors: Pointer) -> None:
         """A block of a row that is one of few."""
         if self.spec.digits:
-            self._quantise(a, active, self.left.at(at * DIGITS), factors)
+            self._quantise(a, active, self.left.at(at * self.spec.digits), factors)
         else:
             self._copy(a, active, self.left.at(at), factors)
 
@@ -124,21 +124,22 @@ class _Rows:
             top.set(maximum(top.get(), absolute(a.load(at, CHUNK, active - at))))
         magnitude = reduce_max(top.get())
         tiny = magnitude < LEAST_MAGNITUDE
-        factor = select(tiny, 0.0, magnitude / float(GREATEST))
-        inverse = select(tiny, 0.0, code.number(types.float32, float(GREATEST)) / magnitude).splat(CHUNK)
+        greatest = float(self.spec.greatest)
+        factor = select(tiny, 0.0, magnitude / greatest)
+        inverse = select(tiny, 0.0, code.number(types.float32, greatest) / magnitude).splat(CHUNK)
         total = code.variable(code.number(types.int32, 0, CHUNK))
         with code.loop(self.spec.block, step=CHUNK) as at:
             number = convert(rint(a.load(at, CHUNK, active - at) * inverse), types.int32)
             total.set(total.get() + number)
             for number_of_part, part in enumerate(self._digits(number)):
-                left.store(at * DIGITS + number_of_part * CHUNK, part)
+                left.store(at * self.spec.digits + number_of_part * CHUNK, part)
         factors.store(0, factor)
         factors.store(1, convert(reduce_add(total.get()), types.float32))
 
     def _digits(self, number: SSAValue) -> list[SSAValue]:
         """The bytes of CHUNK quantised elements, as vectors of CHUNK."""
         digits: list[SSAValue] = []
-        for _ in range(DIGITS):  # the lowest first
+        for _ in range(self.spec.digits):  # the lowest first
             digit = ((number + 128) & 255) - 128
             digits.insert(0, convert(digit, types.int8))
             number = (number - digit) >> 8
@@ -147,7 +148,7 @@ class _Rows:
             digit * CHUNK + word * 4 * places + byte * places + place
             for word in range(CHUNK // (4 * places))
             for place in range(places)
-            for digit in range(DIGITS)
+            for digit in range(self.spec.digits)
             for byte in range(4)
         ]
         return [gathered(digits, order[start : start + CHUNK]) for start in range(0, len(order), CHUNK)]
@@ -160,7 +161,7 @@ class _NBits:
         self.code, self.spec, self.lanes, self.epilogue = code, spec, lanes, epilogue
         self.size = code.sizes(NBitsSizes)
         kinds = {"w": types.uint32, "zeros": types.uint8 if spec.zeros != "float32" else types.float32}
-        self.digits = spec.multiply != "float"
+        self.digits = spec.digits
         if self.digits:
             kinds["left"] = types.int32
         self.a, self.left, self.factors, self.w, self.scales, self.zeros, self.y = code.buffers(
@@ -174,11 +175,15 @@ class _NBits:
         panels = (size.n + (width - 1)) / width
         with configured(code) if self.spec.rounded else nullcontext(), code.loop(end, begin) as task:
             panel, first_row = remainder(task, panels), task / panels * size.task_rows
-            with code.if_else(size.m <= FEW_ROWS) as (few, many):
-                with few:
-                    self._emit_few(panel)
-                with many:
-                    self._emit_many(panel, first_row, smaller(size.task_rows, size.m - first_row))
+            count = smaller(size.task_rows, size.m - first_row)
+            if self.digits == 1:
+                self._emit_rows(panel, first_row, count, self.spec.rows)
+            else:
+                with code.if_else(size.m <= FEW_ROWS) as (few, many):
+                    with few:
+                        self._emit_rows(panel, code.integer(0), size.m, (_FEW_TOGETHER, 1))
+                    with many:
+                        self._emit_many(panel, first_row, count)
 
     def _place(self, panel: SSAValue) -> tuple[Pointer, SSAValue]:
         """Tell where a panel's numbers are, and the place of its scales and zero points."""
@@ -192,38 +197,45 @@ class _NBits:
         zero = self.zeros.load(place, self.lanes)
         return convert(zero, types.float32) if self.spec.zeros == "uint8" else zero
 
+    def _zero_of_packed(self, place: SSAValue) -> SSAValue:
+        """Zero points of numbers as they are packed."""
+        zero, flipped = self._zero(place), float(self.spec.flipped)
+        if zero is None:
+            return self.code.number(types.float32, self._usual_zero - flipped, self.lanes)
+        return zero - flipped if flipped else zero
+
     @property
     def _usual_zero(self) -> float:
         return float(1 << (self.spec.bits - 1))
 
-    # ------------------------------------------------------------ few rows
+    # ------------------------------------------------------------ rows as they are prepared
 
-    def _emit_few(self, panel: SSAValue) -> None:
-        """Four rows at a time, some vectors of columns after the others, then row after row, four vectors at a time."""
-        code, size = self.code, self.size
+    def _emit_rows(self, panel: SSAValue, first_row: SSAValue, count: SSAValue, heights: Sequence[int]) -> None:
+        """Rows by `heights`, decreasing, the last 1: so many at a time, some vectors of columns after the others."""
+        code, lanes = self.code, self.lanes
         w, place = self._place(panel)
-        first = size.m / _FEW_TOGETHER * _FEW_TOGETHER
-        column = panel * self.spec.width
-        # Fewer than eight sums at a time would wait for themselves; of digits there are three for each of these.
-        vectors = 1 if self.digits else 2
-        with code.loop(first, step=_FEW_TOGETHER) as row, code.loop(self.spec.width, step=vectors * self.lanes) as part:
-            self._few_tile(_FEW_TOGETHER, vectors, [w.at(part), place + part, row, column + part])
-        with code.loop(size.m, first) as row:
-            self._few_tile(1, VECTORS, [w, place, row, column])
+        column, done = panel * self.spec.width, code.integer(0)
+        for height in heights:
+            together = _SUMS if code.target.vector_registers >= 32 or not self.digits else _SUMS // 2
+            vectors = max(1, min(VECTORS, together // (height * max(1, self.digits))))
+            end = done + (count - done) / height * height
+            with code.loop(end, done, height) as row, code.loop(self.spec.width, step=vectors * lanes) as part:
+                self._rows_tile(height, vectors, [w.at(part), place + part, first_row + row, column + part])
+            done = end
 
-    def _few_tile(self, height: int, vectors: int, arguments: Sequence[SSAValue | Pointer]) -> None:
+    def _rows_tile(self, height: int, vectors: int, arguments: Sequence[SSAValue | Pointer]) -> None:
         def write(code: KernelBuilder, w: Pointer, place: SSAValue, row: SSAValue, column: SSAValue) -> None:
-            _NBits(code, self.spec, self.lanes, self.epilogue)._write_few(height, vectors, w, place, row, column)
+            _NBits(code, self.spec, self.lanes, self.epilogue)._write_rows(height, vectors, w, place, row, column)
 
-        self.code.subroutine(f"few.{height}", arguments, write, inline=False)
+        self.code.subroutine(f"rows.{height}", arguments, write, inline=False)
 
-    def _write_few(
+    def _write_rows(
         self, height: int, vectors: int, w: Pointer, place: SSAValue, row: SSAValue, column: SSAValue
     ) -> None:
         code, spec, lanes, width = self.code, self.spec, self.lanes, self.spec.width
         places = [(r, v) for r in range(height) for v in range(vectors)]
         results = [code.variable(code.number(types.float32, 0.0, lanes)) for _ in places]
-        row_words = self.blocks * (spec.block // 4 * DIGITS if self.digits else spec.block)
+        row_words = self.blocks * (spec.block // 4 * self.digits if self.digits else spec.block)
         left = [self.left.at((row + r) * row_words) for r in range(height)]
         factors = [self.factors.at((row + r) * self.blocks * 2) for r in range(height)]
         with code.loop(self.blocks) as block:
@@ -235,19 +247,13 @@ class _NBits:
                     self._add_word(w, left, first + word, sums, vectors)
             at = place + block * width
             scales = [self.scales.load(at + v * lanes, lanes) for v in range(vectors)]
-            zeros = [self._zero(at + v * lanes) for v in range(vectors)]
+            zeros = [self._zero_of_packed(at + v * lanes) for v in range(vectors)]
             totals = self._totals(sums)
             for r in range(height):
                 total, factor = factors[r].load(block * 2 + 1), factors[r].load(block * 2)
                 for v in range(vectors):
                     number, zero = r * vectors + v, zeros[v]
-                    if zero is None:
-                        of_zeros = (total * (self._usual_zero - spec.flipped)).splat(lanes)
-                        value = totals[number] - of_zeros
-                    else:
-                        if spec.flipped:
-                            zero = zero - float(spec.flipped)
-                        value = fma(-zero, total.splat(lanes), totals[number])
+                    value = fma(-zero, total.splat(lanes), totals[number])
                     scale = scales[v] * factor.splat(lanes) if self.digits else scales[v]
                     results[number].set(fma(value, scale, results[number].get()))
         emit_finish(
@@ -263,7 +269,7 @@ class _NBits:
 
     def _block_sums(self, height: int, vectors: int) -> list[list[Variable]]:
         """Sums of a block by digit, of a row and vector after the other, at first 0."""
-        element, count = (types.int32, DIGITS) if self.digits else (types.float32, 1)
+        element, count = (types.int32, self.digits) if self.digits else (types.float32, 1)
         zero = self.code.number(element, 0, self.lanes)
         return [[self.code.variable(zero) for _ in range(height * vectors)] for _ in range(count)]
 
@@ -273,10 +279,10 @@ class _NBits:
             return [value.get() for value in sums[0]]
         totals = []
         for values in zip(*sums, strict=True):
-            total, *lower = (convert(value.get(), types.float32) for value in values)
-            for power, digit in zip((65536.0, 256.0), (total, lower[0]), strict=True):
-                lower[-1] = fma(digit, digit.constant(power), lower[-1])
-            totals.append(lower[-1])
+            *higher, total = (convert(value.get(), types.float32) for value in values)
+            for power, digit in enumerate(reversed(higher), 1):
+                total = fma(digit, digit.constant(256.0**power), total)
+            totals.append(total)
         return totals
 
     def _add_word(
@@ -289,6 +295,8 @@ class _NBits:
             for v in range(vectors):
                 emit_prefetch(code.builder, w.at(v * lanes + _AHEAD_BYTES // 4).value)
         if self.digits:
+            if self.digits == 1:  # LLVM would load the rows' elements of all words, and put them on the stack
+                left = [row.behind(sums[0][-1].get()) for row in left]
             loaded = [w.load(v * lanes, lanes) for v in range(vectors)]
             places = 8 // spec.bits
             mask = {8: 0, 4: 0x0F0F0F0F, 2: 0x03030303}[spec.bits]
@@ -296,7 +304,7 @@ class _NBits:
                 columns = [_at_place(x, spec.bits * place, mask, last=place == places - 1) for x in loaded]
                 for r, row in enumerate(left):
                     for digit, values in enumerate(sums):
-                        four = row.load((word * places + place) * DIGITS + digit).splat(lanes)
+                        four = row.load((word * places + place) * self.digits + digit).splat(lanes)
                         for v, column in enumerate(columns):
                             value = values[r * vectors + v]
                             value.set(add_dot_products(value.get(), four, column, spec.multiply))

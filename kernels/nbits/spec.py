@@ -31,9 +31,7 @@ it into scratch memory, as float32, which all their rows are multiplied with."""
 CHUNK = 16
 """Elements of a row that are quantised at a time: they take whole words, however few bits the matrix has."""
 DIGITS = 3
-"""Bytes of a quantised element of a row."""
-GREATEST = 127 << 16
-"""What the largest magnitude of a quantised block becomes: three signed digits to the base 256 hold all up to it."""
+"""Bytes of a quantised element of a row that is as exact as float32."""
 LEAST_MAGNITUDE = 2.0**-100
 """Blocks of a row whose elements all are smaller count as zeros."""
 VECTORS = 4
@@ -60,23 +58,25 @@ class RowsSizes(Arguments):
 
 @dataclass(frozen=True)
 class RowsSpec(KernelSpec):
-    """The rows of a few-row product as `NBitsSpec` reads them: block by block, padded with zeros to whole blocks.
+    """Rows of a product as `NBitsSpec` reads them: block by block, padded with zeros to whole blocks.
 
-    With `digits`, each block is quantised to integers A within ±GREATEST, a = factor * A: as exact as float32 for its
-    largest element. A = d0 * 65536 + d1 * 256 + d2 with digits of int8. left [m][words][digit][4 bytes]: of a word of
-    the matrix, 4 * 8 / bits numbers, those that lie at the same bits of its 4 bytes are 4 bytes of each digit, one
-    place in its bytes after the other. Otherwise left [m][elements] is float32, as they are. factors [m][blocks][2]:
-    factor (1 without digits) and sum of each block. A block with NaN or infinities has the factor NaN or infinity, and
-    digits of 0, so that results are NaN.
+    With `digits`, each block is quantised to integers A within ±`greatest`, a = factor * A. Three make it as exact as
+    float32 for its largest element, A = d0 * 65536 + d1 * 256 + d2 with digits of int8. left [m][words][digit][4
+    bytes]: of a word of the matrix, 4 * 8 / bits numbers, those that lie at the same bits of its 4 bytes are 4 bytes of
+    each digit, one place in its bytes after the other. Without, left [m][elements] is float32, as they are. factors
+    [m][blocks][2]: factor (1 without digits) and sum of each block. A block with NaN or infinities has the factor NaN
+    or infinity, and digits of 0, so that results are NaN.
 
-    More rows than FEW_ROWS are there only if `rounded`: left [m][elements] is bfloat16 then, and factors go unwritten.
+    More rows than FEW_ROWS are there only with one digit, or if `rounded`: left [m][elements] is bfloat16 then, and
+    factors go unwritten.
 
     Task: a row.
     """
 
     bits: int
     block: int
-    digits: bool
+    digits: int
+    """Bytes of a quantised element; 0: elements are float32."""
     rounded: bool = False
 
     BUFFERS = RowsBuffers
@@ -86,21 +86,32 @@ class RowsSpec(KernelSpec):
     @property
     def itemsize(self) -> int:
         """Bytes of an element of `left`."""
-        return DIGITS if self.digits else 4
+        return self.digits or 4
+
+    @property
+    def greatest(self) -> int:
+        """What the largest magnitude of a quantised block becomes: so many signed digits to the base 256 hold all up to
+        it."""
+        return 127 << 8 * (self.digits - 1)
+
+    @property
+    def most_rows(self) -> int | None:
+        """How many rows are quantised, and have factors; None: all."""
+        return None if self.digits == 1 else FEW_ROWS
 
     @property
     def features(self) -> tuple[str, ...]:
         return TILE_FEATURES if self.rounded else ()
 
     def left_bytes(self, m: Any, few: Any, elements: Any) -> Any:
-        """Room for `left`, of m rows of so many elements in whole blocks. few: the smaller of m and FEW_ROWS.
+        """Room for `left`, of m rows of so many elements in whole blocks. few: those of them that have factors.
 
         Tiles reach beyond the last row, by more than few rows take.
         """
         return elements * ((m + 2 * TILE) * 2 if self.rounded else few * self.itemsize)
 
     def tasks(self, sizes: RowsSizes) -> int:
-        return sizes.m if self.rounded else sizes.m * below(sizes.m, FEW_ROWS + 1)
+        return sizes.m if self.rounded or self.digits == 1 else sizes.m * below(sizes.m, FEW_ROWS + 1)
 
     def work(self, sizes: RowsSizes) -> Work:
         elements = self.tasks(sizes) * sizes.k
@@ -138,11 +149,12 @@ class NBitsSpec(KernelSpec):
     w, scales and zeros are what the `pack` functions make: panels of `width` columns, each [word][column] of 32 bits,
     and [block][column]. zero points are bytes or float32, or 2 ** (bits - 1) everywhere (`zeros` is "").
 
-    Few rows: of each block Σ q A is summed, by `multiply`: "dot" and "signed dot" are dot products of bytes, exact
-    integers, one sum for each digit of A; "float" sums float32. Then (Σ q A - z Σ A) * factor * s is added to y. `left`
-    and `factors` are what `RowsSpec` gave. Many rows: TILE_VECTORS vectors of columns are widened into scratch memory,
-    as (q - z) s, and multiplied by tiles of `rows` heights, decreasing, the last 1; `left` goes unread. With `rounded`
-    they are bfloat16 there, and multiplied with `left` in AMX's tile registers, whose blocks have `rows` heights.
+    Few rows, or all with one digit: of each block Σ q A is summed, by `multiply`: "dot" and "signed dot" are dot
+    products of bytes, exact integers, one sum for each digit of A; "float" sums float32. Then (Σ q A - z Σ A) * factor
+    * s is added to y. `left` and `factors` are what `RowsSpec` gave. Many rows else: TILE_VECTORS vectors of columns
+    are widened into scratch memory, as (q - z) s, and multiplied by tiles of `rows` heights, decreasing, the last 1;
+    `left` goes unread. With `rounded` they are bfloat16 there, and multiplied with `left` in AMX's tile registers,
+    whose blocks have `rows` heights.
 
     Task: a panel of columns, for all rows if these are few, else for task_rows of them.
     """
@@ -156,6 +168,8 @@ class NBitsSpec(KernelSpec):
     """"", "uint8" or "float32"."""
     rounded: bool = False
     """Whether many rows are multiplied in bfloat16."""
+    digits: int = 0
+    """Those of `RowsSpec`: 1, 3, or, for "float", 0."""
 
     BUFFERS = NBitsBuffers
     SIZES = NBitsSizes
@@ -184,7 +198,12 @@ class NBitsSpec(KernelSpec):
     @property
     def rows_spec(self) -> RowsSpec:
         """What prepares few rows."""
-        return RowsSpec(self.bits, self.block, self.multiply != "float", self.rounded)
+        return RowsSpec(self.bits, self.block, self.digits, self.rounded)
+
+    @property
+    def few_rows(self) -> int:
+        """Products of so many rows are those of few; one digit makes all of them so (0: it is not asked)."""
+        return 0 if self.digits == 1 else FEW_ROWS
 
     def padded(self, k: Any) -> Any:
         """k in whole blocks."""
@@ -194,7 +213,7 @@ class NBitsSpec(KernelSpec):
         panels = -(-sizes.n // self.width)
         least_rows = _LEAST_ROUNDED_ROWS if self.rounded else _LEAST_ROWS
         parts = larger(1, smaller(-(-_TASKS // panels), sizes.m // least_rows))
-        few = below(sizes.m, FEW_ROWS + 1)
+        few = below(sizes.m, self.few_rows + 1)
         least = -(-sizes.m // parts)
         rows = -(-least // self.rows[0]) * self.rows[0]
         return NBitsSizes.following(sizes, task_rows=larger(1, few * sizes.m + (1 - few) * rows))
@@ -205,6 +224,8 @@ class NBitsSpec(KernelSpec):
     def scratch_bytes(self, sizes: NBitsSizes) -> int:
         """A panel as float32 or bfloat16, where there are many rows, and the sums of a block in front of it."""
         panel = self.padded(sizes.k) * self.width // VECTORS * TILE_VECTORS
+        if self.digits == 1:
+            return 0
         return (1 - below(sizes.m, FEW_ROWS + 1)) * (SUMS_BYTES + 2 * panel if self.rounded else 4 * panel)
 
     def work(self, sizes: NBitsSizes) -> Work:
@@ -241,11 +262,17 @@ class NBitsSpec(KernelSpec):
         return packed
 
 
-def choose(bits: int, block: int, zeros: str, target: Target, rounded: bool = False) -> NBitsSpec:
-    """The kernel for a CPU. rounded: operands of many rows may be rounded to bfloat16.
+def choose(
+    bits: int, block: int, zeros: str, target: Target, *, rounded: bool = False, quantised: bool = False
+) -> NBitsSpec:
+    """The kernel for a CPU. rounded: operands of many rows may be rounded to bfloat16; quantised: those of all rows to
+    int8, by blocks, which is done where these are not rounded.
 
-    Tiles of many rows are 12 x 2 vectors with 32 registers (24 sums, 2 of the panel, a factor), 6 x 2 with 16.
+    Tiles of many rows are 12 x 2 vectors with 32 registers (24 sums, 2 of the panel, a factor), 6 x 2 with 16; of rows
+    of int8 12 x 1 (as many sums of a block, and results) and 4 x 1.
     """
     rounded = rounded and target.bfloat16_products == "tiles" and block >= STEP
-    rows = (2 * TILE, TILE) if rounded else (12, 4, 1) if target.vector_registers >= 32 else (6, 2, 1)
-    return NBitsSpec(bits, block, target.byte_dots or "float", VECTORS * target.lanes(4), rows, zeros, rounded)
+    digits = 0 if not target.byte_dots else 1 if quantised and not rounded else DIGITS
+    many = target.vector_registers >= 32
+    rows = (2 * TILE, TILE) if rounded else (12, 4, 1) if many else (4, 1) if digits == 1 else (6, 2, 1)
+    return NBitsSpec(bits, block, target.byte_dots or "float", VECTORS * target.lanes(4), rows, zeros, rounded, digits)

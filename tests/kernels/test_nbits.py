@@ -11,7 +11,7 @@ from bench.inner_loops import innermost_loops
 from jitonnx.emit.builder import KernelBuilder
 from jitonnx.emit.ssa import SSAValue
 from jitonnx.kernels.nbits.kernel import build
-from jitonnx.kernels.nbits.spec import BITS, FEW_ROWS, NBitsGiven, NBitsSpec, RowsSizes, RowsSpec, choose
+from jitonnx.kernels.nbits.spec import BITS, NBitsGiven, NBitsSpec, RowsSizes, RowsSpec, choose
 from jitonnx.target.machine import host, of_any_architecture
 from tests.kernels.harness import Compiled, assembly
 from tests.targets import named
@@ -20,6 +20,8 @@ TARGETS = {
     name: host() if name == "host" else named(name) for name in ("host", "znver4", "cascadelake", "skylake-avx512")
 }
 TARGETS |= {name: named(name) for name in ("haswell", "alderlake", "x86-64-v2")}
+DOTS = ("znver4", "cascadelake", "alderlake")
+"""Those with dot products of bytes and, as kernels see them, no tile registers."""
 
 
 def half(
@@ -46,8 +48,8 @@ def multiplied(spec: NBitsSpec, target: str, a: np.ndarray, q: np.ndarray, s: np
     (m, k), n, blocks = a.shape, len(q), s.shape[1]
     apart = np.full((m, k + 3), np.nan, np.float32)
     apart[:, :k] = a
-    few = min(m, FEW_ROWS)
     rows = spec.rows_spec
+    few = min(m, rows.most_rows or m)
     left = np.full(rows.left_bytes(m, few, spec.padded(k)) + 64, 77, np.uint8)
     factors = np.full((few, blocks, 2), np.nan, np.float32)
     given = RowsSizes(m=m, k=k, a_row=k + 3)
@@ -84,8 +86,22 @@ EVERYWHERE = [(2, 32, "uint8"), (4, 32, ""), (8, 64, "float32")]
     [(name, *case) for name in TARGETS for case in (CASES if name in ("host", "haswell") else EVERYWHERE)],
 )
 def test_product(target: str, bits: int, block: int, zeros: str) -> None:
-    spec = choose(bits, block, zeros, TARGETS[target])
-    width = spec.width
+    check_sizes(choose(bits, block, zeros, TARGETS[target]), target)
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize(
+    ("target", "bits", "block", "zeros"),
+    [(name, *case) for name in DOTS for case in (CASES if name == "cascadelake" else EVERYWHERE)],
+)
+def test_product_of_quantised_rows(target: str, bits: int, block: int, zeros: str) -> None:
+    spec = choose(bits, block, zeros, TARGETS[target], quantised=True)
+    assert spec.digits == 1
+    check_sizes(spec, target)
+
+
+def check_sizes(spec: NBitsSpec, target: str) -> None:
+    width, block = spec.width, spec.block
     for m, n, k in ((1, width, block), (1, width + 1, 3 * block), (4, 3, 2 * block - 5), (7, 2 * width + 3, 5 * block)):
         check(spec, target, m, n, k)
     for m in (9, 12, 13, 31):
@@ -122,16 +138,31 @@ def check(spec: NBitsSpec, target: str, m: int, n: int, k: int, error: float = 4
         given = (random.normal(size=s.shape) + z).astype(np.float32)
         z = given.astype(np.float64)
     w = (whole - np.repeat(z, spec.block, 1)) * np.repeat(s.astype(np.float64), spec.block, 1)
+    y = multiplied(spec, target, a, q, s, given)
+    if spec.digits == 1:
+        a = quantised(a, spec.block)
     expected = 0.5 * a.astype(np.float64) @ w[:, :k].T
     bound = 0.5 * np.abs(a).astype(np.float64) @ (whole + np.repeat(z, spec.block, 1))[:, :k].T * np.abs(s).max()
-    y = multiplied(spec, target, a, q, s, given)
     assert (np.abs(y - expected) <= error * bound.max()).all()
 
 
-@pytest.mark.parametrize("target", TARGETS)
-def test_magnitudes(target: str) -> None:
+def quantised(a: np.ndarray, block: int) -> np.ndarray:
+    """a [m, k] as blocks of int8 hold it."""
+    m, k = a.shape
+    blocks = np.zeros((m, -(-k // block) * block), np.float32)
+    blocks[:, :k] = a
+    blocks = blocks.reshape(m, -1, block)
+    largest = np.abs(blocks).max(-1, keepdims=True)
+    integers = np.rint(blocks * (np.float32(127) / largest))
+    return (integers * (largest / np.float32(127))).reshape(m, -1)[:, :k]
+
+
+@pytest.mark.parametrize(
+    ("target", "is_quantised"), [*((name, False) for name in TARGETS), *((name, True) for name in DOTS)]
+)
+def test_magnitudes(target: str, is_quantised: bool) -> None:
     """Blocks of very different magnitudes, all zeros, of tiny numbers, NaN and infinities."""
-    spec = choose(4, 32, "", TARGETS[target])
+    spec = choose(4, 32, "", TARGETS[target], quantised=is_quantised)
     a, q, s = example(4, 32, 6, 5, 32 * 6)
     a[0] *= np.repeat(10.0 ** np.arange(-15, 15, 5), 32).astype(np.float32)
     a[1] = 0
@@ -141,7 +172,10 @@ def test_magnitudes(target: str) -> None:
     y = multiplied(spec, target, a, q, s, np.zeros(s.shape, np.uint8))
     w = (numbers(q, 4).astype(np.float64) - 8) * np.repeat(s.astype(np.float64), 32, 1)
     expected = 0.5 * a.astype(np.float64) @ w.T
-    assert np.allclose(y[[0, 5]], expected[[0, 5]], rtol=1e-5)
+    if is_quantised:
+        expected[5] = 0.5 * quantised(a[5:], 32)[0].astype(np.float64) @ w.T
+    assert np.allclose(y[5], expected[5], rtol=1e-5, atol=1e-5)
+    assert is_quantised or np.allclose(y[0], expected[0], rtol=1e-5)
     assert (y[1] == 0).all()
     assert (np.abs(y[2] - expected[2]) < 1e-30).all()
     assert np.isnan(y[3]).all()
@@ -161,13 +195,19 @@ def test_same_bits_on_all_cpus_with_dot_products() -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "bits"), [("cascadelake", 4), ("haswell", 2), ("haswell", 4), *(("cortex-a72", bits) for bits in BITS)]
+    ("target", "bits", "is_quantised"),
+    [
+        *(("cascadelake", 4, is_quantised) for is_quantised in (False, True)),
+        ("alderlake", 4, True),
+        *((name, bits, False) for name, bits in (("haswell", 2), ("haswell", 4))),
+        *(("cortex-a72", bits, False) for bits in BITS),
+    ],
 )
-def test_inner_loops_keep_to_registers(target: str, bits: int) -> None:
+def test_inner_loops_keep_to_registers(target: str, bits: int, is_quantised: bool) -> None:
     cpu = of_any_architecture(target)
-    spec = choose(bits, 32, "", cpu)
+    spec = choose(bits, 32, "", cpu, quantised=is_quantised)
     text = assembly(build(spec, cpu.lanes(4)), cpu, prescheduled=spec.prescheduled)
-    multiply_add = r"\tvpdpbusd\t" if spec.multiply == "dot" else r"\t(vfn?madd\w+ps|fmla)\t"
+    multiply_add = r"\t(\{vex\}\s*)?vpdpbusd\t" if spec.multiply == "dot" else r"\t(vfn?madd\w+ps|fmla)\t"
     loops = innermost_loops(text, multiply_add, cpu)
     assert loops
     assert not any(loop.spilled_vectors for loop in loops)

@@ -377,12 +377,14 @@ class NBitsMatMul(Computation):
     uint8 or float32, the last three constants: a @ wᵀ with w[n, i] = (q[n, i] - z) s, z and s those of block i / block.
 
     The numbers q have 2, 4 or 8 bits and lie in bytes, the first in the lowest bits; without z it is 2 ** (bits - 1).
-    Blocks are of 16 to 256 elements. rounds: elements of a and w may be rounded to bfloat16.
+    Blocks are of 16 to 256 elements. rounds: elements of a and w may be rounded to bfloat16; quantises: those of a to
+    int8, by blocks.
     """
 
     bits: int
     block: int
     rounds: bool = False
+    quantises: bool = False
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,8 @@ from jitonnx.ops.onnx.slice import Slice
 
 _BFLOAT16_LEVEL = 3
 """accuracy_level from which on operands may be rounded to bfloat16."""
+_INT8_LEVEL = 4
+"""accuracy_level from which on rows may be quantised to int8, by blocks."""
 LONGEST_BLOCK = 256
 """A computation's blocks are not longer: sums of its quantised elements fit into 32 bits."""
 
@@ -67,7 +69,8 @@ class MatMulNBits(Operator):
 
     accuracy_level is the least that the computation has to hold of an element: 0 and 1 float32, 2 float16, 3 bfloat16,
     4 int8, by blocks. With 3 and 4, products of many rows are those of bfloat16 where the CPU has tile registers for
-    these, which hold more of most elements than int8. Else A is float32.
+    these, which hold more of most elements than int8. Without these, 4 quantises A to int8 where the CPU has dot
+    products of bytes: a = factor * A, factor = max |a| / 127 of each block, as onnxruntime does. Else A is float32.
     """
 
     domain = "com.microsoft"
@@ -172,8 +175,9 @@ class MatMulNBits(Operator):
                 numbers = numbers.reshape(self.N, self.blocks * times, -1)
                 of_blocks = [np.repeat(x, times, 1) for x in of_blocks]
             operands = [a, *map(to.constant, (numbers, *of_blocks))]
-            rounds = self.accuracy_level >= _BFLOAT16_LEVEL
-            y = to.emit(c.NBitsMatMul(self.bits, block, rounds), operands, TensorType(DType.FLOAT, to.shape))
+            rounds, quantises = (self.accuracy_level >= level for level in (_BFLOAT16_LEVEL, _INT8_LEVEL))
+            multiply = c.NBitsMatMul(self.bits, block, rounds, quantises)
+            y = to.emit(multiply, operands, TensorType(DType.FLOAT, to.shape))
         if bias is None:
             return y
         return to.map(e.operand(0, DType.FLOAT) + e.operand(1, DType.FLOAT), y, to.reshape(bias, (self.N,)))

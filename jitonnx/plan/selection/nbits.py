@@ -8,7 +8,7 @@ from jitonnx.ir.computation import computations as c
 from jitonnx.ir.computation.lowering import Statement
 from jitonnx.ir.dims import DimLike, minimum, product
 from jitonnx.ir.dtypes import DType
-from jitonnx.kernels.nbits.spec import FEW_ROWS, NBitsBuffers, NBitsGiven, RowsBuffers, RowsSizes, RowsSpec, choose
+from jitonnx.kernels.nbits.spec import DIGITS, NBitsBuffers, NBitsGiven, RowsBuffers, RowsSizes, RowsSpec, choose
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.selection.windows import evenly_spaced, place_rows, row_strides
@@ -31,7 +31,9 @@ def matmul(planner: Planner, group: Group, statement: Statement) -> None:
     m, k, n = product(a.shape[:-1]), a.shape[-1], y.shape[-1]
     kind = "" if zeros is None else zeros.dtype.numpy.name
     rounded = computation.rounds or planner.choices.precision == "bfloat16"
-    spec = choose(computation.bits, computation.block, kind, planner.target, rounded)
+    spec = choose(
+        computation.bits, computation.block, kind, planner.target, rounded=rounded, quantised=computation.quantises
+    )
     rows = spec.rows_spec
     blocks = scales.shape[1]
     assert isinstance(blocks, int), "Bug: constant scales have a symbolic size"
@@ -56,15 +58,22 @@ def matmul(planner: Planner, group: Group, statement: Statement) -> None:
     call = KernelCall(spec, buffers, NBitsGiven(m=m, n=n, k=k, a_row=a_row, y_row=y_row))
     call.label = f"product of {computation.bits} bits {m}x{n}x{k}"
     many = ["many rows in bfloat16, by tile registers"] if spec.rounded else []
-    call.reason = "; ".join([_HOW[spec.multiply], *many, *group.reasons])
+    call.reason = "; ".join([_HOW[spec.digits], *many, *group.reasons])
     planner.epilogue(group, call, row_strides(order[:-1]))
     planner.call(call)
 
 
 _HOW = {
-    "dot": "few rows by dot products of bytes, three for each float",
-    "signed dot": "few rows by dot products of bytes, three for each float",
-    "float": "few rows by float32",
+    0: "few rows by float32",
+    1: "dot products of bytes",
+    DIGITS: "few rows by dot products of bytes, three for each float",
+}
+
+
+_PREPARED = {
+    0: "with the sum of each block",
+    1: "quantised to int8, as accuracy_level 4 allows",
+    DIGITS: "quantised to three bytes an element",
 }
 
 
@@ -73,11 +82,11 @@ def _prepared(
 ) -> tuple[StridedTensor, ...]:
     """The rows of `a` as products read them, and their factors."""
     m, k, a_row = sizes
-    few = minimum(m, FEW_ROWS)
+    few = m if spec.most_rows is None else minimum(m, spec.most_rows)
     left = planner.temporary((spec.left_bytes(m, few, blocks * spec.block),), DType.UINT8)
     factors = planner.temporary((few, blocks, 2), DType.FLOAT)
     call = KernelCall(spec, RowsBuffers(a=a, left=left, factors=factors), RowsSizes(m=m, k=k, a_row=a_row))
     call.label = f"rows of {k}, by blocks of {spec.block}"
-    call.reason = "quantised to three bytes an element" if spec.digits else "with the sum of each block"
+    call.reason = _PREPARED[spec.digits]
     planner.call(call)
     return left, factors

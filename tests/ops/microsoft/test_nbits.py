@@ -82,9 +82,10 @@ def test_n_bits(case: Case) -> None:
 @pytest.mark.parametrize("level", [2, 3, 4])
 @pytest.mark.parametrize("rows", [1, 8, 9, 40])
 def test_accuracy_levels(level: int, rows: int) -> None:
-    """Many rows may be rounded to bfloat16 from level 3 on; onnxruntime quantises them to int8 at level 4."""
-    exact = level < 3 or rows <= 8
-    error: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-4} if exact and level < 4 else {"rtol": 0.02, "atol": 2.0}
+    """Many rows may be rounded to bfloat16 from level 3 on, and all are quantised to int8 at level 4, as onnxruntime
+    does: by up to 1 / 254 of a block's largest element."""
+    exact = level < 3 or (level < 4 and rows <= 8)
+    error: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-4} if exact else {"rtol": 0.02, "atol": 3.0}
     check(product((rows, 160), 50, 4, 32, "packed", bias=True, accuracy_level=level, **error))
 
 
