@@ -19,10 +19,10 @@ from jitonnx.errors import (
     Error,
     Fail,
     InvalidArgument,
+    InvalidGraph,
     InvalidProtobuf,
     ModelLoadCanceled,
     NoSuchFile,
-    NotImplemented,
     RuntimeException,
 )
 from tests.session import models
@@ -56,7 +56,7 @@ def test_sources_that_are_none(tmp_path: Path) -> None:
         InferenceSession(b"\xff" * 40)
     with pytest.raises(TypeError, match="Unable to load from type '<class 'int'>'"):
         InferenceSession(3)
-    with pytest.raises(NotImplemented, match="No Op registered for Foo"):
+    with pytest.raises(InvalidGraph, match="No Op registered for Foo"):
         InferenceSession(model([node("Foo", ["x"], ["y"])], [tensor("x")], [tensor("y")]))
 
 

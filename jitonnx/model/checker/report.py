@@ -157,11 +157,11 @@ class Report:
             f"\n  {text} ({count} node{'s' * (count > 1)}), first in {first[text]}"
             for text, count in sorted(counts.items())
         )
-        if any(RULES[finding.rule].error is errors.InvalidGraph for finding in found):
-            raise errors.InvalidGraph(f"This is an invalid model. Operators that jitonnx cannot run:{lines}")
-        raise errors.NotImplemented(
-            f"Could not find an implementation for operators of the model, which jitonnx lacks:{lines}"
-        )
+        raised = {RULES[finding.rule].error for finding in found}
+        gravest = next(error for error in (errors.InvalidGraph, errors.Fail, errors.NotImplemented) if error in raised)
+        lacking = gravest is errors.NotImplemented
+        text = "Could not find an implementation for operators of the model" if lacking else "This is an invalid model"
+        raise gravest(f"{text}. Operators that jitonnx cannot run:{lines}")
 
 
 def shown(text: str) -> str:

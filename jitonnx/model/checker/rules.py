@@ -53,8 +53,8 @@ RULES: dict[str, Rule] = {
     "operators.domain": Rule("the operator set of a node's domain is not imported", InvalidGraph),
     "operators.version": Rule("an operator does not exist in the imported version", InvalidGraph),
     "operators.deprecated": _of_form("an operator was dropped in the imported version, and came back later"),
-    "operators.unknown": Rule("nobody knows the operator", errors.NotImplemented),
-    "operators.foreign": Rule("an operator of another domain is not registered", errors.NotImplemented, "warning"),
+    "operators.unknown": Rule("nobody knows the operator", InvalidGraph),
+    "operators.foreign": Rule("an operator of another domain is not registered", Fail, "warning"),
     "operators.body": Rule(
         "an operator is declared by a document, without a function, and not registered",
         errors.NotImplemented,
