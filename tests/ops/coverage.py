@@ -75,7 +75,7 @@ are float or of 8 bits |
 | GatherElements, ScatterElements, Pad of more than 8 axes, index tuples of more than 8 elements, GridSample over more \
 than three axes, Col2Im and pooling as well | kernels have that many loops, and exporters \
 write up to 6 axes |
-| GroupQueryAttention over caches of 8-bit floats or the size of its window, with q_norm_weight and k_norm_weight, \
+| GroupQueryAttention over caches of 8-bit floats, with q_norm_weight and k_norm_weight, \
 or with output_qk | refused when the model is loaded; its caches may be float, float16, bfloat16, int8, or integers \
 of 4 bits, two a byte |
 | operators that a user registers without an expression | they are Python functions |

@@ -10,6 +10,7 @@ from jitonnx.ir import dims
 from jitonnx.ir.computation import computations as c
 from jitonnx.ir.computation import resampling, sampling
 from jitonnx.ops import fused
+from jitonnx.ops.microsoft import sliding_caches
 from jitonnx.ops.microsoft.nbits import unpacked
 from jitonnx.ops.onnx import (
     convolution,
@@ -204,8 +205,13 @@ def _cache_update(x: Any, operands: Arrays, shape: tuple[int, ...], sizes: Any) 
     return present
 
 
+def _sliding_cache_update(x: Any, operands: Arrays, shape: tuple[int, ...], sizes: Any) -> tuple[np.ndarray, ...]:
+    return sliding_caches.slid(*operands, x.window, shape[2])
+
+
 READERS = {
     c.CacheUpdate: _cache_update,
+    c.SlidingCacheUpdate: _sliding_cache_update,
     c.NBitsMatMul: _n_bits,
     c.IntegerConvolution: _integer_convolution,
     c.Lookup: lambda x, operands, shape, sizes: fused.Lookup().evaluate(*operands),

@@ -193,6 +193,51 @@ def test_caches_of_integers_are_written_in_place_and_read_as_they_lie(bits: int)
     assert call.spec.stored == f"int{bits}" and call.spec.in_place
 
 
+def test_caches_of_a_window_are_moved_in_place() -> None:
+    """A prompt, steps and a chunk beside onnxruntime, with more rows than the window: these go some at a time."""
+    depth, heads, capacity, window, total = 16, (4, 2), 9, 6, 0
+    value, element = helper.make_tensor_value_info, TensorProto.FLOAT
+    inputs = [value("qkv", element, [1, "S", (heads[0] + 2 * heads[1]) * depth])]
+    inputs += [value(name, element, [1, heads[1], "C", depth]) for name in ("past_key", "past_value")]
+    inputs += [value("lengths", TensorProto.INT32, [1]), value("total", TensorProto.INT32, [])]
+    outputs = [
+        value("y", element, None),
+        *(value(name, element, [1, heads[1], "C", depth]) for name in ("key", "value")),
+    ]
+    names = ["qkv", "", "", "past_key", "past_value", "lengths", "total"]
+    options = {"num_heads": heads[0], "kv_num_heads": heads[1], "local_window_size": window, "sliding_window_cache": 1}
+    node = helper.make_node("GroupQueryAttention", names, ["y", "key", "value"], domain="com.microsoft", **options)
+    imports = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    graph = helper.make_graph([node], "attention", inputs, outputs)
+    model = helper.make_model(graph, opset_imports=imports, ir_version=10).SerializeToString()
+    sessions = [module.InferenceSession(model) for module in (jitonnx, onnxruntime)]
+    caches = [np.zeros((1, heads[1], capacity, depth), np.float32) for _ in "kv"]
+    bound = [[module.OrtValue.ortvalue_from_numpy(x.copy()) for x in caches] for module in (jitonnx, onnxruntime)]
+    random, rows = np.random.default_rng(0), 0
+    for steps in (5, *[1] * 9, 7, 1, 1, 1):
+        total += steps
+        for _ in range(steps):
+            rows = window if rows == capacity else rows + 1
+        feeds = {"qkv": random.standard_normal((1, steps, 8 * depth)).astype(np.float32)}
+        feeds |= {"lengths": np.array([total - 1], np.int32), "total": np.array(total, np.int32)}
+        results = []
+        for session, values in zip(sessions, bound, strict=True):
+            binding = session.io_binding()
+            for name, array in feeds.items():
+                binding.bind_cpu_input(name, array)
+            binding.bind_output("y")
+            for past, present, one in zip(("past_key", "past_value"), ("key", "value"), values, strict=True):
+                binding.bind_ortvalue_input(past, one)
+                binding.bind_ortvalue_output(present, one)
+            session.run_with_iobinding(binding)
+            results.append(binding.copy_outputs_to_cpu()[0])
+        np.testing.assert_allclose(*results, rtol=1e-4, atol=1e-4)
+        for ours, theirs in zip(*bound, strict=True):
+            np.testing.assert_array_equal(ours.numpy()[:, :, :rows], theirs.numpy()[:, :, :rows])
+    (code, *_) = [one for one in sessions[0].engine.codes if one.plan.calls]
+    assert [call.label for call in code.plan.calls].count("cache") == 2
+
+
 def test_tensor_scatter_writes_a_cache_in_place() -> None:
     value, float32, int64 = helper.make_tensor_value_info, TensorProto.FLOAT, TensorProto.INT64
     inputs = [value("past", float32, [2, 3, 8, 4]), value("new", float32, [2, 3, "steps", 4]), value("at", int64, [2])]

@@ -433,6 +433,16 @@ class CacheUpdate(Computation):
 
 
 @dataclass(frozen=True)
+class SlidingCacheUpdate(Computation):
+    """past [B, H, C, D], new [B, H, S, D], before [B] of int64: what new positions attend to, the last window - 1 at
+    most of those that went into past and then themselves, [B, H, R, D]; and past with them, of which it drops the first
+    C - window + 1 where they do not fit, as often as it takes. In both, rows behind are 0. The second may be made where
+    the past lies."""
+
+    window: int
+
+
+@dataclass(frozen=True)
 class LinearAttention(Computation):
     """q [B, T, H, K], k [B, T, Hkv, K], v [B, T, Hkv, V], state [B, Hkv, K, V]?, factor [B, T, Hkv, K or 1]?, beta
     [B, T, Hkv or 1, 1]?: a state for each head of k and v, updated step by step and read by the H / Hkv heads of q.

@@ -21,6 +21,7 @@ from jitonnx.ops.base import widen
 from jitonnx.ops.composite import Parts
 from jitonnx.ops.microsoft.base import Contributed, of_type
 from jitonnx.ops.microsoft.quantized_caches import GRANULARITIES, QuantizedCache
+from jitonnx.ops.microsoft.sliding_caches import lower_bias, lower_slid, seen_rows, slid
 from jitonnx.ops.onnx.arithmetic import Add, Mul
 from jitonnx.ops.onnx.attention import Attention
 from jitonnx.ops.onnx.attention import RotaryEmbedding as _RotaryEmbedding
@@ -187,6 +188,9 @@ class GroupQueryAttention(Operator):
     rows then have H / 2 bytes), and new rows are quantised as they are added. PER_TENSOR: k_scale and v_scale have one
     element; PER_CHANNEL: kv_num_heads * H.
 
+    With sliding_window_cache, C is at least local_window_size, and the present ones have C rows, too: those of the last
+    positions, as `sliding_caches` says. attention_bias has columns for all positions nonetheless.
+
     Rows of the past that are not written stay in the present; onnxruntime has zeros there, unless both are one memory.
     """
 
@@ -272,8 +276,12 @@ class GroupQueryAttention(Operator):
     def _check(self, given: _Given) -> None:
         """InferenceError for what is not supported, or not allowed."""
         self._check_quantized(given)
-        if self.sliding_window_cache:
-            raise InferenceError("sliding_window_cache is 1: only caches of all positions are supported")
+        if self.sliding_window_cache and self.local_window_size < 1:
+            raise InferenceError(
+                f"sliding_window_cache is 1, local_window_size {self.local_window_size}: it is positive"
+            )
+        if self.sliding_window_cache and given.past_key is None:
+            raise InferenceError("sliding_window_cache is 1: past_key and past_value are needed")
         if given.query_norm is not None or given.key_norm is not None:
             raise InferenceError("q_norm_weight and k_norm_weight are not supported: leave the norms before the node")
         if self.qk_output:
@@ -320,6 +328,11 @@ class GroupQueryAttention(Operator):
             if not fits or not all(context.demand_equal(a, b) for a, b in zip(x.shape, shape, strict=True)):
                 raise InferenceError(f"{name} is {x.type}; {list(shape)} is needed")
         before: DimLike = 0 if past is None else past.shape[2]
+        if self.sliding_window_cache:
+            window = self.local_window_size
+            if not context.demand_equal(maximum(before, window), before):
+                raise InferenceError(f"past_key has {before} rows; local_window_size is {window}: so many are needed")
+            return _Sizes(batch, steps, depth, before, before, total)
         return _Sizes(batch, steps, depth, before, maximum(before, total), total)
 
     # ------------------------------------------------------------ evaluation
@@ -345,22 +358,20 @@ class GroupQueryAttention(Operator):
             )
             q, k = (turned.evaluate(x, given.cosines, given.sines, positions) for x in (q, k))
         rows = max(total, 0 if given.past_key is None else given.past_key.shape[2])
-        presents, scales = [], (given.key_scale, given.value_scale)
+        scales = (given.key_scale, given.value_scale)
         quantized = self._quantized()
         if quantized:
             k, v = (cache.quantized(x, scale) for cache, x, scale in zip(quantized, (k, v), scales, strict=True))
-        for past, new in ((given.past_key, k), (given.past_value, v)):
-            present = np.zeros((batch, self.kv_num_heads, rows, new.shape[3]), new.dtype)
-            if past is not None:
-                present[:, :, : past.shape[2]] = past
-            for row in range(batch):
-                first = int(before[row])
-                if first < 0 or first + steps > rows:
-                    raise ValueError(f"rows {first} to {first + steps - 1} do not fit into a cache of {rows}")
-                present[row, :, first : first + steps] = new[row]
-            presents.append(present)
+        first, window = before, self.local_window_size  # where rows that are seen begin to be new
+        if self.sliding_window_cache:
+            first = np.minimum(before, window - 1)
+            count = min(steps + window - 1, total)
+            pairs = ((given.past_key, k), (given.past_value, v))
+            seen, presents = zip(*(slid(past, new, before, window, count) for past, new in pairs), strict=True)
+        else:
+            presents = [_updated(past, new, before, rows) for past, new in ((given.past_key, k), (given.past_value, v))]
+            seen = [x[:, :, :total] for x in presents]
         groups = self.num_heads // self.kv_num_heads
-        seen = [x[:, :, :total] for x in presents]
         if quantized:
             seen = [cache.widened(x, scale) for cache, x, scale in zip(quantized, seen, scales, strict=True)]
         keys, values = (np.repeat(widen(x), groups, 1) for x in seen)
@@ -368,9 +379,9 @@ class GroupQueryAttention(Operator):
         if self.softcap > 0:
             scores = np.tanh(scores / np.float32(self.softcap)) * np.float32(self.softcap)
         if given.bias is not None:
-            scores = scores + widen(given.bias)[..., :total]
-        position = before[:, None, None] + np.arange(steps)[:, None]
-        column = np.arange(total)
+            scores = scores + self._seen_bias(widen(given.bias), before - first, scores.shape[3])
+        position = first[:, None, None] + np.arange(steps)[:, None]
+        column = np.arange(scores.shape[3])
         allowed = column <= position if self.causal else column <= lengths[:, None, None]
         if self.local_window_size > 0:
             allowed = allowed & (column > position - self.local_window_size)
@@ -384,6 +395,13 @@ class GroupQueryAttention(Operator):
         y = (weights / np.where(sums == 0, 1, sums)).astype(np.float32) @ values
         y = y.transpose(0, 2, 1, 3).reshape(batch, steps, -1)
         return y.astype(given.query.dtype), *presents
+
+    @staticmethod
+    def _seen_bias(bias: np.ndarray, shift: np.ndarray, count: int) -> np.ndarray:
+        """Columns shift[b] and on of a bias; the last again behind it, for rows that nothing sees."""
+        places = np.minimum(shift[:, None] + np.arange(count), bias.shape[3] - 1)[:, None, None]
+        whole = np.broadcast_to(bias, (len(shift), *bias.shape[1:]))
+        return np.take_along_axis(whole, np.broadcast_to(places, (*whole.shape[:3], count)), 3)
 
     def _sink(self, given: _Given) -> Any:
         """What each head's sum of weights has besides; None: nothing."""
@@ -415,11 +433,25 @@ class GroupQueryAttention(Operator):
             keys, values = quantized
             k, v = keys.lower_quantized(to, k, given.key_scale), values.lower_quantized(to, v, given.value_scale)
             q = keys.lower_queries(to, q, given.key_scale)
+        window, seen = self.local_window_size, []
+        count = seen_rows(window, steps, total) if self.sliding_window_cache else total
         for past, new in ((given.past_key, k), (given.past_value, v)):
-            type = TensorType(new.dtype, (batch, self.kv_num_heads, sizes.rows, new.shape[3]))
-            presents.append(to.emit(c.CacheUpdate(), (past, new, before), type))
-        seen = [to.slice(x, (0,) * 4, (1,) * 4, (*x.shape[:2], total, x.shape[3])) for x in presents]
-        y = self._lower_attention(to, given, sizes, q, seen, before)
+            if self.sliding_window_cache:
+                attended, present = lower_slid(to, past, new, before, window, count)
+            else:
+                type = TensorType(new.dtype, (batch, self.kv_num_heads, sizes.rows, new.shape[3]))
+                present = to.emit(c.CacheUpdate(), (past, new, before), type)
+                attended = to.slice(present, (0,) * 4, (1,) * 4, (*present.shape[:2], total, present.shape[3]))
+            presents.append(present)
+            seen.append(attended)
+        bias = None if given.bias is None else to.cast(given.bias, DType.FLOAT)
+        if self.sliding_window_cache:
+            first = to.map(e.minimum(e.operand(0, DType.INT64), window - 1), before)
+            if bias is not None:
+                shift = to.map(e.operand(0, DType.INT64) - e.operand(1, DType.INT64), before, first)
+                bias = lower_bias(to, bias, shift, (batch, self.num_heads, steps, count))
+            before, sizes = first, sizes._replace(total=count)
+        y = self._lower_attention(to, given._replace(bias=bias), sizes, q, seen, before)
         if quantized:
             y = values.lower_results(to, y, given.value_scale)
         y = to.reshape(to.transpose(y, (0, 2, 1, 3)), (batch, steps, self.num_heads * depth))
@@ -452,8 +484,8 @@ class GroupQueryAttention(Operator):
     def _lower_attention(
         self, to: Lowering, given: _Given, sizes: _Sizes, q: Value, seen: list[Value], before: Value
     ) -> Value:
-        """[batch, heads, steps, size], in float32. seen: keys and values, of floating-point numbers, or integers as
-        they lie in a cache."""
+        """[batch, heads, steps, size], in float32. seen: keys and values [batch, heads, sizes.total, ...], of
+        floating-point numbers, or integers as they lie in a cache; `before` of each row are not new."""
         keys, values = seen
         shape = (sizes.batch, self.num_heads, sizes.steps, sizes.depth)
         allowed = self._lower_allowed(to, given, sizes, before)
@@ -465,11 +497,9 @@ class GroupQueryAttention(Operator):
             else:  # only a run tells by how much: the queries are divided instead
                 root = e.unary("sqrt", e.cast(e.operand(1, DType.INT64), DType.FLOAT))
                 q, scale = to.map(e.operand(0, DType.FLOAT) / root, q, _dimension(to, sizes.depth)), 1.0
-        bias = None
-        if given.bias is not None:
-            bias = to.cast(given.bias, DType.FLOAT)
-            if bias.shape[3] != sizes.total:
-                bias = to.slice(bias, (0,) * 4, (1,) * 4, (*bias.shape[:3], sizes.total))
+        bias = given.bias
+        if bias is not None and bias.shape[3] != sizes.total:
+            bias = to.slice(bias, (0,) * 4, (1,) * 4, (*bias.shape[:3], sizes.total))
         if self.softcap <= 0 and sink is None:
             mask = allowed
             if bias is not None:
@@ -524,6 +554,18 @@ class GroupQueryAttention(Operator):
         if not self.causal:
             allowed, before = column <= first, to.cast(to.reshape(given.lengths, (sizes.batch,)), DType.INT64)
         return to.map(allowed, columns, rows, to.reshape(before, (sizes.batch, 1, 1, 1)))
+
+
+def _updated(past: np.ndarray | None, new: np.ndarray, before: np.ndarray, rows: int) -> np.ndarray:
+    """A cache of `rows` rows with those of past, and new ones from row before[b] on. ValueError if they do not fit."""
+    present = np.zeros((*new.shape[:2], rows, new.shape[3]), new.dtype)
+    if past is not None:
+        present[:, :, : past.shape[2]] = past
+    for row, first in enumerate(before.tolist()):
+        if first < 0 or first + new.shape[2] > rows:
+            raise ValueError(f"rows {first} to {first + new.shape[2] - 1} do not fit into a cache of {rows}")
+        present[row, :, first : first + new.shape[2]] = new[row]
+    return present
 
 
 def _dimension(to: Lowering, dim: DimLike) -> Value:

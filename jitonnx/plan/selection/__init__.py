@@ -28,6 +28,7 @@ SELECTORS: dict[type[c.Computation], str] = {
     c.Attention: "products.attention",
     c.LinearAttention: "linear_attention.linear_attention",
     c.CacheUpdate: "kv_cache.update",
+    c.SlidingCacheUpdate: "kv_cache.slide",
     c.Pool: "pooling.pool",
     c.LocalResponseNormalize: "lrn.local_response_normalize",
     c.Draw: "drawing.draw",

@@ -58,7 +58,8 @@ def attention(
                 ).astype(cache or (np.int8 if bits == 8 else np.uint8))
                 for x in (past_key, past_value)
             )
-        for row, first in enumerate(before):  # onnxruntime has zeros in the present's other rows
+        kept = [first if not attributes.get("sliding_window_cache") else capacity for first in before]
+        for row, first in enumerate(kept):  # onnxruntime has zeros in the present's other rows
             past_key[row, :, first:] = past_value[row, :, first:] = 0
     cosines = sines = places = None
     if rotary:
@@ -133,6 +134,25 @@ CASES += [
     attention(1, 6, [6], 8, sink=True, local_window_size=2, bits=8, by_channel=BOTH),
     attention(1, 1, [6], 8, rotary=16, constant=False, bits=8),
     attention(1, 7, [7], 8, rotary=16, constant=False, bits=4),
+]
+windowed = partial(attention, sliding_window_cache=1)
+CASES += [  # all rows of the presents are defined: there are as many positions as rows, or rows are the window
+    windowed(1, 1, [6], 6, local_window_size=4),
+    windowed(2, 1, [6, 6], 6, local_window_size=6, rotary=16),
+    windowed(2, 1, [9, 7], 4, local_window_size=4, rotary=16, heads=(6, 2)),
+    windowed(2, 1, [12, 9], 6, local_window_size=4),
+    windowed(1, 1, [50], 4, local_window_size=4, packed=False, sink=True),
+    windowed(1, 4, [4], 4, local_window_size=4, softcap=2.0),
+    windowed(1, 9, [9], 4, local_window_size=4, rotary=16, smooth_softmax=1),
+    windowed(2, 9, [9, 9], 3, local_window_size=3, rotary=16),
+    windowed(1, 3, [9], 4, local_window_size=4, rotary=16, softcap=1.5),
+    windowed(1, 7, [12], 6, local_window_size=4, constant=False),
+    windowed(1, 1, [9], 1, local_window_size=1),
+    windowed(1, 3, [11], 5, local_window_size=5, bias=True),
+    windowed(2, 1, [11, 7], 5, local_window_size=5, bias=True, softcap=2.0),
+    windowed(1, 12, [12], 5, local_window_size=5, bits=8),
+    windowed(1, 1, [12], 5, local_window_size=5, bits=4, by_channel=BOTH, rotary=32, depth=32),
+    windowed(1, 1, [12], 5, local_window_size=5, constant=False, rotary=16),
 ]
 X3, X4 = normal(2, 5, 4 * 16), normal(2, 4, 5, 16)
 ANGLES = RANDOM.uniform(0, 6, (12, 8))
@@ -259,7 +279,9 @@ REFUSED = [
     (heads(normal(2, 5, 4, 3, 16)), "give the three apart"),
     (heads(Q, KEY, VALUE, None, np.array([5, 7], np.int32)), r"key_padding_mask \[batch\]"),
     (attention(1, 5, [5], None, local_window_size=0), "local_window_size is 0"),
-    (attention(1, 5, [5], 8, sliding_window_cache=1), "sliding_window_cache"),
+    (windowed(1, 5, [5], 8), "local_window_size -1"),
+    (windowed(1, 5, [5], None, local_window_size=4), "past_key and past_value are needed"),
+    (windowed(1, 5, [5], 3, local_window_size=4), "past_key has 3 rows"),
     (attention(1, 5, [5], None, k_quant_type="PER_TENSOR"), "both or neither are NONE"),
     (attention(1, 5, [5], None, bits=2), "kv_cache_bit_width is 2"),
     (attention(1, 5, [5], None, bits=8, scales=(4,)), r"k_scale is float\[4\]; 1 elements"),
