@@ -97,7 +97,7 @@ class _Link:
     def band(self, number: int, first: DimLike, count: DimLike, between: dict[Buffer, StridedTensor]) -> KernelCall:
         """The call of a band, by its number, of `count` rows from `first` on; between: memory of what lies between."""
         tensors = [
-            between.get(tensor.buffer) or flat_rows(tensor, first, count, self.strides.get(place, 0))
+            between.get(tensor.buffer) or flat_rows(tensor, first, count, self.strides.get(place, 0), self.rows)
             for place, tensor in enumerate(self.call.tensors)
         ]
         own, sizes = len(self.call.buffers), [*self.call.sizes]

@@ -288,10 +288,27 @@ def rows_of_images(tensor: StridedTensor, first: DimLike, count: DimLike, stride
     return _rows(tensor, first, count, stride, flat=False)
 
 
-def flat_rows(tensor: StridedTensor, first: DimLike, count: DimLike, stride: DimLike) -> StridedTensor:
+def flat_rows(
+    tensor: StridedTensor, first: DimLike, count: DimLike, stride: DimLike, total: DimLike | None = None
+) -> StridedTensor:
     """Rows [first, first + count), which lie `stride` elements apart through all axes that they are counted by, as
-    pixels do through height and width; all rows if `first` is 0."""
-    return _rows(tensor, first, count, stride, flat=True)
+    pixels do through height and width; all rows if `first` is 0.
+
+    total: how many rows there are, where axes behind the one that counts them first may count them, too.
+    """
+    part = _rows(tensor, first, count, stride, flat=True)
+    if part is tensor or total is None:
+        return part
+    shape = [*part.shape]
+    counting = {step: axis for axis, step in enumerate(tensor.strides) if tensor.shape[axis] != 1}
+    axis = counting.get(stride)
+    counted: DimLike = 1
+    while axis is not None:
+        counted *= tensor.shape[axis]
+        axis = counting.get(stride * counted) if counted != total else None
+        if axis is not None:
+            shape[axis] = 1
+    return replace(part, shape=tuple(shape))
 
 
 def _rows(tensor: StridedTensor, first: DimLike, count: DimLike, stride: DimLike, flat: bool) -> StridedTensor:
