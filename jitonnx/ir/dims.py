@@ -39,7 +39,7 @@ _KINDS = {"variable": 0, "//": 1, "max": 2}
 _TEXT = 240
 """Characters of an atom's text."""
 
-_MOST_TERMS, _MOST_FACTORS, _MOST_NESTED = 256, 64, 256
+MOST_TERMS, _MOST_FACTORS, _MOST_NESTED = 256, 64, 256
 """Terms of an expression, factors of a term, and quotients and maxima within one another. Models have a tenth of
 that; one that squares a size again and again would take all time and memory."""
 
@@ -271,6 +271,11 @@ def exact_divide(a: DimLike, b: DimLike) -> DimLike | None:
     return quotient if quotient * b == a else None
 
 
+def terms_of(dim: DimLike) -> int:
+    """How many terms a size is the sum of; 1 of a number."""
+    return len(dim.terms) if isinstance(dim, Dim) else 1
+
+
 def product(dims: Iterable[DimLike]) -> DimLike:
     """The product of dimensions; 1 of none."""
     return math.prod(dims)
@@ -456,10 +461,10 @@ def _from_terms(terms: Mapping[Monomial, int]) -> DimLike:
 
 def _check_size(terms: int, monomial: Monomial, coefficient: int) -> None:
     """UnwieldyError for an expression of so many terms, the largest of them given, that is too large."""
-    if len(monomial) > _MOST_FACTORS or terms > _MOST_TERMS:
+    if len(monomial) > _MOST_FACTORS or terms > MOST_TERMS:
         raise UnwieldyError(
             f"a size is an expression of {terms} terms, of up to {len(monomial)} factors; "
-            f"{_MOST_TERMS} and {_MOST_FACTORS} are allowed"
+            f"{MOST_TERMS} and {_MOST_FACTORS} are allowed"
         )
     if monomial and abs(coefficient) > _MOST_TIMES:
         raise UnwieldyError("a size is a multiple of a dimension variable that is beyond all memory")

@@ -12,13 +12,26 @@ methods change these, so that uses and types stay true. Nodes are kept in an ord
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from jitonnx.ir.assumptions import Assumptions
-from jitonnx.ir.dims import Dim, DimLike, UnwieldyError, maximum, substitute, taking, variable, variables
+from jitonnx.ir.dims import (
+    MOST_TERMS,
+    Dim,
+    DimLike,
+    UnwieldyError,
+    maximum,
+    product,
+    substitute,
+    taking,
+    terms_of,
+    variable,
+    variables,
+)
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.errors import GraphError as GraphError
 from jitonnx.ir.inference import InferenceContext
@@ -551,6 +564,7 @@ def infer(
         return types, (None,) * wanted
     except InferenceError as error:
         raise GraphError(f"{describe(node)}: {error}") from error
+    types = tuple(map(_workable, types))
     if _open(types):
         types = tuple(_closed(type, functools.partial(fresh, output)) for output, type in enumerate(types))
     try:
@@ -586,6 +600,20 @@ def _check_sizes(types: Sequence[Type]) -> None:
     for type in types:
         if type.shape is not None and any(isinstance(size, int) and size < 0 for size in type.shape):
             raise InferenceError(f"its result would have the shape {list(type.shape)}, with a negative size")
+
+
+def _workable(type: Type) -> Type:
+    """The type; where the number of elements is too large an expression to work with, the longest sizes are left to the
+    run, as those of paddings that are worked out layer by layer come to be."""
+    if type.shape is None or math.prod([terms_of(dim) for dim in type.shape if dim is not None]) <= MOST_TERMS:
+        return type
+    try:
+        product([dim for dim in type.shape if dim is not None])
+    except UnwieldyError:
+        longest = max(terms_of(dim) for dim in type.shape if dim is not None)
+        left: list[Any] = [None if dim is None or terms_of(dim) == longest else dim for dim in type.shape]
+        return TensorType(type.dtype, tuple(left))
+    return type
 
 
 def _closed(type: Type, fresh: Callable[[int], Dim]) -> Type:

@@ -6,12 +6,13 @@ again, for one with less fusion or with fewer nodes.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Sequence
 
 from jitonnx.ir.computation import computations as c
 from jitonnx.ir.computation.lowering import Lowered, Statement
 from jitonnx.ir.defects import is_defect
-from jitonnx.ir.dims import product, taking
+from jitonnx.ir.dims import UnwieldyError, product, taking
 from jitonnx.ir.graph import Node, Value
 from jitonnx.plan.choices import Caution, Choices
 from jitonnx.plan.denormals import without_denormals
@@ -93,6 +94,8 @@ def _plan_groups(planner: Planner, groups: Sequence[Group]) -> None:
             _plan_group(planner, group)
         except UnplannableError:
             raise
+        except UnwieldyError as error:
+            raise UnplannableError(group.statements[-1].node, str(error)) from error
         except Exception as error:
             if not is_defect(error):
                 raise
@@ -122,7 +125,8 @@ def _multiply_together(planner: Planner, target: Target) -> None:
     from jitonnx.plan.weight_prefetch import ask_ahead
 
     plan = planner.plan
-    plan.calls = rows_in_bands(in_bands(plan.calls, target), target)
+    with contextlib.suppress(UnwieldyError):  # the calls are as they were where a band has no size to work with
+        plan.calls = rows_in_bands(in_bands(plan.calls, target), target)
     share_kernels(plan.calls, planner.constant)
     ask_ahead(plan.calls, target)
 

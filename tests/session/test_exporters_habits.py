@@ -246,6 +246,21 @@ clipped (float[2] corners, int64[1] width) => (float[k] y)
 """A box that may begin outside of an image is cut off at its edges, as torchvision pastes masks."""
 
 
+PADDED = """
+padded (float[n, c, h, w] x, int64[8] before, int64[8] behind) => (y)
+<int64[1] flat = {-1}>
+{
+    first = Reshape(before, flat)
+    larger = Pad(x, first)
+    second = Reshape(behind, flat)
+    largest = Pad(larger, second)
+    positive = Relu(largest)
+    y = Softmax<axis = 1>(positive)
+}
+"""
+"""Sizes of paddings that runs tell add up, in each axis, to products of a thousand terms."""
+
+
 def corners(count: int) -> np.ndarray:
     """Boxes in an image of 8 by 8."""
     low = RANDOM.uniform(0, 4, (count, 2))
@@ -311,6 +326,13 @@ CASES: Mapping[str, tuple[str, Feeds]] = {
     ),
     "windowed": (WINDOWED, [{"x": numbers(b, 4, 4)} for b in (2, 1, 0, 3)]),
     "clipped": (CLIPPED, CLIPPED_FEEDS),
+    "padded": (
+        PADDED,
+        [
+            {"x": numbers(2, 3, h, 5), "before": np.array(before), "behind": np.array([1, 0, 0, 1, 0, 2, 1, 0])}
+            for h, before in ((4, [0, 1, 2, 0, 0, 0, 1, 1]), (1, [0] * 8), (0, [0, 0, 1, 1, 1, 0, 0, 0]))
+        ],
+    ),
     "pasted": (
         PASTED,
         [
