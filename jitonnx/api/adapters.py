@@ -115,7 +115,7 @@ class AdapterFormat:
         return self._versions.format
 
     def set_adapter_version(self, adapter_version: int) -> None:
-        """Say which version of the adapter it is, a number of 32 bits."""
+        """Which version of the adapter it is, a number of 32 bits."""
         self._versions = self._versions._replace(adapter=_version(adapter_version))
 
     def get_adapter_version(self) -> int:
@@ -123,7 +123,7 @@ class AdapterFormat:
         return self._versions.adapter
 
     def set_model_version(self, model_version: int) -> None:
-        """Say for which version of the model it is, a number of 32 bits."""
+        """For which version of the model it is, a number of 32 bits."""
         self._versions = self._versions._replace(model=_version(model_version))
 
     def get_model_version(self) -> int:

@@ -1,4 +1,4 @@
-"""This makes the arrays that a model takes of what users feed: checks, conversions, and errors that name the input.
+"""Makes the arrays that a model takes of what users feed: checks, conversions, and errors that name the input.
 
 Element types are never converted silently: an array must have the input's own. Python numbers and lists, which have
 none, become arrays of the input's type if that type can hold them.

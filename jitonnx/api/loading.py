@@ -1,4 +1,4 @@
-"""This makes a model behind an engine of what a session is given: loaded and compiled, or opened from an artifact or as
+"""Makes a model behind an engine of what a session is given: loaded and compiled, or opened from an artifact or as
 a whole from the kernel cache.
 
 What compiles a model is imported by the methods that need it: opening an artifact needs none of it.

@@ -396,7 +396,7 @@ class Runs:
         return profile.run(executable, arrays, nodes, operators)
 
     def _check_program(self, bound: BoundEngine, shapes: Shapes, program: RunnableProgram) -> None:
-        """Do what `_check_outputs` does, before the first run of a program."""
+        """As `_check_outputs`, before the first run of a program."""
         if program.is_compared or (self._contradicted and not self._strict):
             return
         outputs = program.executable.program.outputs

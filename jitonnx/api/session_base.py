@@ -110,19 +110,19 @@ class Session:
         """Accepted, without effect: there is no provider to fall back from."""
 
     def get_input_memory_infos(self) -> list[OrtMemoryInfo]:
-        """Give the CPU's memory for each input."""
+        """The CPU's memory for each input."""
         from jitonnx.api.devices import cpu_memory
 
         return [cpu_memory() for _ in self._inputs_meta]
 
     def get_output_memory_infos(self) -> list[OrtMemoryInfo]:
-        """Give the CPU's memory for each output."""
+        """The CPU's memory for each output."""
         from jitonnx.api.devices import cpu_memory
 
         return [cpu_memory() for _ in self._outputs_meta]
 
     def get_input_epdevices(self) -> list[OrtEpDevice]:
-        """Give the CPU for each input."""
+        """The CPU for each input."""
         from jitonnx.api.devices import get_ep_devices
 
         return get_ep_devices() * len(self._inputs_meta)

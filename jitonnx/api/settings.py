@@ -1,4 +1,4 @@
-"""This makes the settings of an engine of a session's options."""
+"""Makes the settings of an engine of a session's options."""
 
 from __future__ import annotations
 

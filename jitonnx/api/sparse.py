@@ -188,7 +188,7 @@ class SparseCsrView:
         return self._indices[0]
 
     def outer(self) -> np.ndarray:
-        """Tell where rows begin in the values, and where the last one ends."""
+        """Where rows begin in the values, and where the last one ends."""
         return self._indices[1]
 
 

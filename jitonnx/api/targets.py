@@ -109,7 +109,7 @@ def copied(outputs: Sequence[Any], targets: Targets) -> list[Any]:
 
 
 def _span(array: np.ndarray) -> tuple[int, int]:
-    """Tell where a contiguous array begins and ends in memory."""
+    """Where a contiguous array begins and ends in memory."""
     begin = array.__array_interface__["data"][0]
     return begin, begin + array.nbytes
 

@@ -84,7 +84,7 @@ class OrtEpContextDataBuffer(OrtEpContextData):
 
 
 class OrtExternalInitializerInfo(NamedTuple):
-    """It says where the data of an initializer lies."""
+    """Where the data of an initializer lies."""
 
     filepath: str
     file_offset: int

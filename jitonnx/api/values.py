@@ -197,7 +197,7 @@ class OrtValue:
         return (elements.size * bits + 7) // 8
 
     def data_ptr(self) -> int:
-        """Tell where the first element lies in memory. RuntimeError for strings, NotImplemented for types of a few
+        """Where the first element lies in memory. RuntimeError for strings, NotImplemented for types of a few
         bits."""
         elements = self._elements()
         if self._dtype is DType.STRING:

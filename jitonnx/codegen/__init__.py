@@ -1,1 +1,1 @@
-"""This makes object code of a plan's kernels: code, optimisation, the kernel cache."""
+"""Makes object code of a plan's kernels: code, optimisation, the kernel cache."""

@@ -1,4 +1,4 @@
-"""This makes the function that emits a kernel's code of its spec and stages, and object code of that. Imports LLVM."""
+"""Makes the function that emits a kernel's code of its spec and stages, and object code of that. Imports LLVM."""
 
 from __future__ import annotations
 

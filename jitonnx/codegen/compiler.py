@@ -146,7 +146,7 @@ class _Compilation:
         self._report()
 
     def _report(self) -> None:
-        """Tell how far it is; whoever is told may do anything."""
+        """Report how far it is; whoever is told may do anything."""
         with fork_safety.safepoint:
             if self._progress is not None:
                 self._progress(len(self._done), len(self._codes))

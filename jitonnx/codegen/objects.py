@@ -14,7 +14,7 @@ from jitonnx.target.machine import Target
 
 @dataclass(frozen=True)
 class Objects:
-    """It gives the object code of a plan, from the kernel cache or the compiler. Holds no engine."""
+    """Gives the object code of a plan, from the kernel cache or the compiler. Holds no engine."""
 
     codes: Sequence[KernelCode]
     target: Target

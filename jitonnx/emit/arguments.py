@@ -161,7 +161,7 @@ class Arguments(tuple[Any, ...]):
 
     @classmethod
     def place(cls, name: str) -> int:
-        """Tell where in the tuple a name begins."""
+        """Where in the tuple a name begins."""
         return cls._places[name][0]
 
     @classmethod

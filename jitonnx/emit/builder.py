@@ -350,7 +350,7 @@ class Pointer:
                 )
 
     def stream(self, index: SSAValue | int, value: SSAValue) -> None:
-        """Do what `store` does with a vector to a place aligned to its size or to LINE_BYTES, past the caches: a line
+        """As `store` with a vector to a place aligned to its size or to LINE_BYTES, past the caches: a line
         that is written as a whole is not read before. See `drain`."""
         builder, vector = self._code.builder, self._to_memory(value.value)
         stored = builder.store(vector, builder.bitcast(self._address(index), vector.type.as_pointer()))

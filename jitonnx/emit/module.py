@@ -1,4 +1,4 @@
-"""This makes one unoptimised LLVM module with a C function of a kernel, a Python function that emits its code.
+"""Makes one unoptimised LLVM module with a C function of a kernel, a Python function that emits its code.
 
 Optimising and emitting object code is codegen's part, once a kernel, for whatever CPU it chooses.
 """

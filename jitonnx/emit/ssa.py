@@ -236,7 +236,7 @@ def nearest_integer(x: SSAValue) -> SSAValue:
 
 
 def nearest_low(x: SSAValue) -> SSAValue:
-    """Do what `nearest_integer` does, but for what is above the 16 low bits."""
+    """As `nearest_integer`, but for what is above the 16 low bits."""
     return bits(x + _ROUNDING)
 
 

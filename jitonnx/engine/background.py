@@ -59,7 +59,7 @@ class BackgroundEngine(ModelEngine):
         self._job: Job[Engine] = executor.submit(make)
 
     def status(self) -> CompileStatus:
-        """Give what the engine's tells; also failed, if there is none to come."""
+        """What the engine's tells; also failed, if there is none to come."""
         pending = self._pending
         state = pending.state if self._job.state == "compiled" else self._job.state
         return CompileStatus(state, *pending.kernels, pending.numpy_runs)
@@ -69,11 +69,11 @@ class BackgroundEngine(ModelEngine):
         return self._engine or self._keep(self._job.found())
 
     def wait(self, timeout: float | None = None) -> Engine | None:
-        """Do what `found` does, after a wait of up to `timeout` seconds (None: as long as it takes)."""
+        """As `found`, after a wait of up to `timeout` seconds (None: as long as it takes)."""
         return self._engine or self._keep(self._job.wait(timeout))
 
     def complete(self, timeout: float | None = None) -> bool:
-        """Do what the engine's does, after a wait for the engine."""
+        """As the engine's, after a wait for the engine."""
         deadline = None if timeout is None else time.monotonic() + timeout
         made = self.wait(timeout)
         return made is not None and made.complete(None if deadline is None else max(0.0, deadline - time.monotonic()))
@@ -88,12 +88,12 @@ class BackgroundEngine(ModelEngine):
         return None if engine is None else engine.program(shapes)
 
     def runner(self, shapes: Shapes) -> Runner | None:
-        """Give what the engine's gives; None also while there is none."""
+        """What the engine's gives; None also while there is none."""
         engine = self.found()
         return None if engine is None else engine.runner(shapes)
 
     def resized(self, shapes: Shapes) -> Resized | None:
-        """Give what the engine's gives; None also while there is none."""
+        """What the engine's gives; None also while there is none."""
         return None if self._engine is None else self._engine.resized(shapes)
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:

@@ -485,7 +485,7 @@ class BytecodeSteps:
         return self._writer.left
 
     def __call__(self, values: dict[Value, Any], sizes: dict[str, int]) -> int:
-        """Do as many steps as can be, and say how many these are. Arguments as for steps."""
+        """Carry out as many steps as can be, and say how many these are. Arguments as for steps."""
         runner = self._runners.take()
         if runner is None:
             return 0

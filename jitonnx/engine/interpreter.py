@@ -38,7 +38,7 @@ def evaluate(graph: Graph, feeds: Mapping[str, Any]) -> list[Any]:
 
 
 def evaluate_graph(graph: Graph, inputs: Sequence[Any], sizes: Mapping[str, int]) -> list[Any]:
-    """Do what `evaluate` does, with inputs in order. sizes: values of variables of the graph around this one."""
+    """As `evaluate`, with inputs in order. sizes: values of variables of the graph around this one."""
     arrays: dict[Value, Any] = dict(zip(graph.inputs, inputs, strict=True))
     variables = {**sizes, **bind_dimensions(graph, inputs)}
     bound = bindings_by_value(graph)
@@ -80,7 +80,7 @@ def bindings_by_value(graph: Graph) -> dict[Value, list[tuple[str, Binding]]]:
 
 
 def bind(sizes: dict[str, int], bindings: Iterable[tuple[str, Binding]], array: Any) -> list[Any]:
-    """Give the variables that an array tells their values; its elements, if these tell some."""
+    """The variables that an array tells their values; its elements, if these tell some."""
     elements: list[Any] = []
     if isinstance(array, np.ndarray):
         shape = array.shape
@@ -142,7 +142,7 @@ def _silent() -> np.errstate:
 
 
 def _last_uses(graph: Graph) -> dict[Node, list[Value]]:
-    """Tell after which node each computed value is not read any more."""
+    """After which node each computed value is not read any more."""
     keep = set(graph.outputs)
     last: dict[Value, Node] = {}
     for node in graph:

@@ -221,11 +221,11 @@ class LoopStep:
         LoopWriter(writer, self.node, parts, body, scope).write(context)
 
     def version(self) -> int:
-        """Give what `LoopInstructions` gives."""
+        """What `LoopInstructions` gives."""
         return self.links.version()
 
     def chained(self, variables: Sequence[int]) -> NativeLoop | None:
-        """Give what `LoopInstructions` gives."""
+        """What `LoopInstructions` gives."""
         return self.links.chained(variables)
 
     def words(self) -> Words:
@@ -304,7 +304,7 @@ class LoopStep:
         return [*state, *rows]
 
     def parts_of_words(self, programs: int, timed: int) -> _Parts:
-        """Tell where the parts of what native code reads and writes lie; known already for one program that is not
+        """Where the parts of what native code reads and writes lie; known already for one program that is not
         timed."""
         if programs > 1 or timed:
             return _Parts.of(self, programs, timed)
@@ -472,7 +472,7 @@ class _Loop:
         self._take_over(programs[0] if steady else programs[done - 1], [pair[(done - 1) % 2] for pair in buffers])
 
     def _place_given(self, words: Words) -> None:
-        """Say where the body's inputs lie: number and condition, what is captured, carried and gone through."""
+        """Where the body's inputs lie: number and condition, what is captured, carried and gone through."""
         step, number, bases = self._step, self._number, words.bases
         if step._counter is not None:
             bases[step._counter] = words.address + WORD_BYTES * _NUMBER
@@ -492,7 +492,7 @@ class _Loop:
             bases[len(step.body.inputs)] = words.condition
 
     def _place_rows(self, words: Words) -> None:
-        """Say where the rows of stacked results go."""
+        """Where the rows of stacked results go."""
         for place, (array, back) in enumerate(
             zip(self._rows, self._step.writes_back, strict=True), self._step.row_place
         ):
@@ -541,7 +541,7 @@ class _Loop:
 
 
 class _Parts(NamedTuple):
-    """It says where the parts of a `Words` begin, in words; flags, condition and sums are as native code leaves
+    """Where the parts of a `Words` begin, in words; flags, condition and sums are as native code leaves
     them."""
 
     bases: int

@@ -368,7 +368,7 @@ class Schedule:
         return bound
 
     def run_owned(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> list[Any]:
-        """Do what `run` does; each output is memory of its own."""
+        """As `run`; each output is memory of its own."""
         return owned(self.run(inputs, sizes), inputs)
 
     def _results(
@@ -378,7 +378,7 @@ class Schedule:
         times: Times | None,
         begun: tuple[dict[Value, Any], dict[str, int], int] | None,
     ) -> tuple[dict[Value, Any], dict[str, int]]:
-        """Do the steps. begun: what is known behind the first steps, and how many of them are done."""
+        """Carry out the steps. begun: what is known behind the first steps, and how many of them are done."""
         values, bound, first = begun or (dict(zip(self.inputs, inputs, strict=True)), dict(sizes), 0)
         try:
             for given in self._given if begun is None else ():  # else they are bound, and may be let go by now
@@ -390,7 +390,7 @@ class Schedule:
         return values, bound
 
     def _do(self, values: dict[Value, Any], bound: dict[str, int], times: Times | None, first: int) -> None:
-        """Do all steps from the first on that is not done."""
+        """Carry out all steps from the first on that is not done."""
         chains = self._known_chains() if times is None else {}
         number, done = first, len(self.steps)
         while number < done:
@@ -439,7 +439,7 @@ class Schedule:
             yield step, StepContext(assumed.pairs if assumed else (), bound, last)
 
     def _last_uses(self, graph: Graph) -> list[list[Value]]:
-        """Tell after which step each array is let go."""
+        """After which step each array is let go."""
         keep, last = set(graph.outputs), dict[Value, int]()
         for number, step in enumerate(self.steps):
             last.update((value, number) for value in (*step.inputs, *step.outputs) if value not in keep)

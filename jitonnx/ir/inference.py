@@ -51,22 +51,22 @@ class InferenceContext:
         return self._decide(a, b, demanded=False)
 
     def demand_equal(self, a: DimLike, b: DimLike) -> bool:
-        """Do what `assume_equal` does, for an operator that has no meaning for other sizes: False calls for an
+        """As `assume_equal`, for an operator that has no meaning for other sizes: False calls for an
         InferenceError."""
         return self._decide(a, b, demanded=True)
 
     def demand_divisible(self, size: DimLike, divisor: DimLike) -> bool:
-        """Do what `demand_equal` does, for a size that has to be a multiple of another."""
+        """As `demand_equal`, for a size that has to be a multiple of another."""
         if isinstance(size, int) and isinstance(divisor, int):
             return divisor != 0 and size % divisor == 0
         return self.demand_equal(floor_divide(size, divisor) * divisor, size)
 
     def demand_some(self, size: DimLike) -> bool:
-        """Do what `demand_equal` does, for an axis that has to have elements."""
+        """As `demand_equal`, for an axis that has to have elements."""
         return self.demand_equal(maximum(size, 1), size)
 
     def demand_not_negative(self, size: DimLike) -> bool:
-        """Do what `demand_equal` does, for a size that a difference gives."""
+        """As `demand_equal`, for a size that a difference gives."""
         return self.demand_equal(maximum(size, 0), size)
 
     def is_one(self, dim: DimLike) -> bool:
@@ -194,7 +194,7 @@ def broadcast_for_all_sizes(shapes: Sequence[Sequence[DimLike]]) -> Shape | None
 
 
 class _Exact(InferenceContext):
-    """It is the context where sizes are numbers. DataDependentError about others."""
+    """The context where sizes are numbers. DataDependentError about others."""
 
     def _note(self, a: DimLike, b: DimLike, demanded: bool) -> None:
         raise DataDependentError(f"whether {a} and {b} are equal depends on the sizes")

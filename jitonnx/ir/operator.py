@@ -141,7 +141,7 @@ class Operator:
         raise NotImplementedError
 
     def infer_bodies(self, bodies: Bodies, *inputs: Any, **unused: Any) -> Type | Sequence[Type]:
-        """Do what `infer` does, for an operator that runs graphs, of which `bodies` tells the types; it has the
+        """As `infer`, for an operator that runs graphs, of which `bodies` tells the types; it has the
         context, too."""
         raise NotImplementedError
 
@@ -168,14 +168,14 @@ class Operator:
         raise NotImplementedError
 
     def evaluate_sizes(self, context: InferenceContext, /, *inputs: Any) -> Any:
-        """Do what `evaluate` does, for object arrays of dimension expressions; called if the operator is `symbolic`.
+        """As `evaluate`, for object arrays of dimension expressions; called if the operator is `symbolic`.
 
         DataDependentError where expressions stay undecided, as in a comparison.
         """
         return self.evaluate(*inputs)
 
     def lower(self, to: Lowering, *inputs: Any, **unused: Any) -> Value | Sequence[Value]:
-        """Say with the computations of `to` what this operator does; the planner decides how.
+        """State with the computations of `to` what this operator does; the planner decides how.
 
         By default it is evaluated by the host, between native programs.
         """

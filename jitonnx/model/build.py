@@ -1,4 +1,4 @@
-"""This makes a `Graph` of a checked model: names become values, nodes become operators with inferred types."""
+"""Makes a `Graph` of a checked model: names become values, nodes become operators with inferred types."""
 
 from __future__ import annotations
 

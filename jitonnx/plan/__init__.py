@@ -1,1 +1,1 @@
-"""This makes a plan of statements: what is fused, which kernels run, where values lie, how work is split."""
+"""Makes a plan of statements: what is fused, which kernels run, where values lie, how work is split."""

@@ -54,7 +54,7 @@ _NO_WORDS = np.zeros(0, np.int64)
 
 
 class OperandPlace(NamedTuple):
-    """It says where an operand lies: in constant, input or output number `index`, or in buffer `index` of the arena.
+    """Where an operand lies: in constant, input or output number `index`, or in buffer `index` of the arena.
 
     offset: which number says how many bytes from the beginning.
     """
@@ -238,7 +238,7 @@ class ParametricProgram:
     def instantiate_natively(
         self, sizes: Mapping[str, int], native: Instantiation, threads: int
     ) -> tuple[Program, Tables] | None:
-        """Do what `instantiate` does, by native code, with the program's tables; None where that has to be done by
+        """As `instantiate`, by native code, with the program's tables; None where that has to be done by
         Python."""
         with self._derivation.lock:
             recorded = self._derivation.recorded
@@ -369,7 +369,7 @@ class Sizing:
 
 
 class _Placed(NamedTuple):
-    """It says where the buffers of an arena lie if they have at most `room` bytes each; at least `least` get the same
+    """Where the buffers of an arena lie if they have at most `room` bytes each; at least `least` get the same
     room."""
 
     room: Words

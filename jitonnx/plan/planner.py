@@ -82,7 +82,7 @@ class Planner:
     # ------------------------------------------------------------ operands
 
     def tensor(self, value: Value) -> StridedTensor:
-        """Tell where a value lies."""
+        """Where a value lies."""
         found = self._tensors.get(value)
         if found is None:
             constant = value.constant
@@ -192,7 +192,7 @@ class Planner:
         return dense_tensor(f"t{len(self.plan.calls)}", shape, dtype, order or tuple(range(len(shape))))
 
     def place(self, value: Value, order: Sequence[int] | None = None, *, strict: bool = False) -> StridedTensor:
-        """Tell where to write a result: in an output or in a concatenation if it is bound for one, else in new memory.
+        """Where to write a result: in an output or in a concatenation if it is bound for one, else in new memory.
 
         `order`: the memory order of axes the kernel prefers. `strict`: it can write no other; a graph output or
         destination that lies otherwise is then filled by a copy.
@@ -213,7 +213,7 @@ class Planner:
         return tensor
 
     def bind(self, value: Value, tensor: StridedTensor) -> None:
-        """Say where a value lies that needs no place of its own."""
+        """Where a value lies that needs no place of its own."""
         self._tensors[value] = tensor
 
     def order(self, value: Value) -> tuple[int, ...]:
@@ -261,7 +261,7 @@ class Planner:
         return self.constant(flag)
 
     def state(self) -> StridedTensor:
-        """Tell where the plan's draws are counted: see `jitonnx.support.draws`."""
+        """Where the plan's draws are counted: see `jitonnx.support.draws`."""
         if self._state is None:
             from jitonnx.support.draws import new_state  # few models draw
 

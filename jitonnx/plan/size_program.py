@@ -147,7 +147,7 @@ class SizeProgram:
         self(sizes)
 
     def copied(self) -> tuple[Arithmetic, Sequence[str], int] | None:
-        """Give `recorded`, in arrays of the caller's own."""
+        """`recorded`, in arrays of the caller's own."""
         with self.lock:
             recorded = self.recorded
             if recorded is None:
@@ -244,7 +244,7 @@ class _Native:
         return self._length if self._usable else 0
 
     def _by_python(self, missed: Sequence[int], numbers: Words) -> bool:
-        """Do the kinds that no section was for; False if that can't be."""
+        """Carry out the kinds that no section was for; False if that can't be."""
         if missed[0] == len(self._kinds):  # the numbers themselves
             return False
         known, kinds = numbers.tolist(), len(self._kinds)

@@ -1,4 +1,4 @@
-"""This says where a value lies in memory: a buffer, an offset, and a stride for each logical axis.
+"""Where a value lies in memory: a buffer, an offset, and a stride for each logical axis.
 
 Layouts are nothing but strides. An image is N, C, H, W to everybody, and channels-last in memory because its strides
 say so; a transposed, sliced or broadcast value is the same buffer under other strides; a concatenation hands each of

@@ -56,7 +56,7 @@ NEEDS = (Operation.NEED_BELOW, Operation.NEED_NOT_BELOW, Operation.NEED_EQUAL, O
 
 
 def perform(operations: Words, registers: Words, results: Words, missed: Words) -> Sequence[int]:
-    """Do a list of operations [count, 4] from the first on; returns what was missed.
+    """Carry out a list of operations [count, 4] from the first on; returns what was missed.
 
     missed: room for as many as there can be.
     """

@@ -174,7 +174,7 @@ def _replace(path: Path, front: bytes, constants: Mapping[int, Array], durable: 
 
 
 class _ConstantTable:
-    """It says where constants go in the file: equal ones once, each aligned."""
+    """Where constants go in the file: equal ones once, each aligned."""
 
     def __init__(self, flags: Sequence[Flag]) -> None:
         # By address: what a program has may be a view of the word.

@@ -137,7 +137,7 @@ def entry_record(
 
 
 def _shapes(tensors: Tensors) -> tuple[int, int]:
-    """Tell where the shapes are, and how many bytes apart."""
+    """Where the shapes are, and how many bytes apart."""
     return address(tensors.shapes), tensors.shapes.shape[1] * WORD_BYTES
 
 

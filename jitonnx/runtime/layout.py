@@ -401,7 +401,7 @@ OBJECT_TYPE = 8
 
 
 class ArrayField(enum.IntEnum):
-    """It says where an array object has its fields: PyArrayObject_fields of numpy/ndarraytypes.h."""
+    """Where an array object has its fields: PyArrayObject_fields of numpy/ndarraytypes.h."""
 
     DATA = 16
     RANK = 24
@@ -411,7 +411,7 @@ class ArrayField(enum.IntEnum):
 
 
 class DescriptorField(enum.IntEnum):
-    """It says where a dtype object has its fields: PyArray_Descr of numpy/ndarraytypes.h, the same in NumPy 1 and 2."""
+    """Where a dtype object has its fields: PyArray_Descr of numpy/ndarraytypes.h, the same in NumPy 1 and 2."""
 
     BYTE_ORDER = 26
     TYPE_NUMBER = 28
@@ -434,7 +434,7 @@ def offset(record: np.dtype[np.void], field: str) -> int:
 
 
 def address(array: npt.NDArray[np.generic]) -> int:
-    """Tell where an array's first element lies in memory, for native code to read or write."""
+    """Where an array's first element lies in memory, for native code to read or write."""
     if array.dtype.hasobject:
         raise TypeError("Bug: native code would read or write references to Python's objects, which it cannot count")
     return int(array.ctypes.data)

@@ -163,7 +163,7 @@ def _place(part: _Object, executable: int, block: _Block) -> None:
 
 
 def _defined(parsed: Sequence[_Object]) -> dict[str, int]:
-    """Tell where the functions that other objects and callers may name lie."""
+    """Where the functions that other objects and callers may name lie."""
     found: dict[str, int] = {}
     for part in parsed:
         for symbol in part.symbols:

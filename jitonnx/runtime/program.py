@@ -35,7 +35,7 @@ Shapes: TypeAlias = tuple[tuple[int, ...], ...]
 
 
 class Slot(NamedTuple):
-    """It says where an operand lies: `offset` bytes into the arena, or into constant, input or output number
+    """Where an operand lies: `offset` bytes into the arena, or into constant, input or output number
     `index`."""
 
     space: Space

@@ -76,7 +76,7 @@ class Job(Generic[_T]):
         self.stop.set()
 
     def work(self) -> None:
-        """Do the job, on the background thread."""
+        """Carry out the job, on the background thread."""
         with fork_safety.critical:
             try:
                 if self.stop.is_set() and not self._always:

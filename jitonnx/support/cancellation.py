@@ -37,7 +37,7 @@ def check_end() -> None:
 
 
 def still_asked() -> bool:
-    """Do what `check_end` does, and tell whether the end of this run may be asked for later: of others nothing does,
+    """As `check_end`, and tell whether the end of this run may be asked for later: of others nothing does,
     nor do signals."""
     check_end()
     return getattr(_here, "asked", None) is not None or threading.get_ident() == threading.main_thread().ident

@@ -84,7 +84,7 @@ class _Critical:
                 self._changed.notify_all()
 
     def resume(self) -> None:
-        """It goes on."""
+        """Goes on."""
         with self._lock:
             self._wait()
             self._restore(get_ident())
@@ -199,7 +199,7 @@ def once(make: Callable[_P, _T]) -> Callable[_P, _T]:
 
 
 class cached_property(Generic[_T]):
-    """Do what `functools.cached_property` does, but that all threads get the same value; and without the lock that one
+    """As `functools.cached_property`, but that all threads get the same value; and without the lock that one
     has up to Python 3.11, which a fork could leave held.
     """
 

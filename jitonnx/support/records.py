@@ -46,7 +46,7 @@ else:
     from collections import _tuplegetter as _field_getter
 
     def dataclass(cls=None, /, **options):
-        """Do what `dataclasses.dataclass` does, with its options init, repr, eq, frozen and kw_only."""
+        """As `dataclasses.dataclass`, with its options init, repr, eq, frozen and kw_only."""
         if cls is None:
             return lambda cls: _put_off(cls, options)
         return _put_off(cls, options)
@@ -115,7 +115,7 @@ else:
             return type(name, (_NamedTuple,), {**namespace, **getters, **own})
 
     class NamedTuple(tuple, metaclass=_MakesNamedTuples):
-        """Do what `typing.NamedTuple` does, for classes of modules that do not evaluate annotations."""
+        """As `typing.NamedTuple`, for classes of modules that do not evaluate annotations."""
 
 
 _FIELDS = "__dataclass_fields__"

@@ -257,7 +257,7 @@ def _known() -> Described:
 
 
 def description_key() -> str | None:
-    """Tell where the kernel cache keeps what LLVM says of this CPU; None where that is not kept."""
+    """Where the kernel cache keeps what LLVM says of this CPU; None where that is not kept."""
     facts = cpu_identity()
     if facts is None:
         return None

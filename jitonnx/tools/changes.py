@@ -86,7 +86,7 @@ class Comparison(NamedTuple):
         return second >= first if not length else second[:length] > first[:length]
 
     def as_json(self) -> dict[str, Any]:
-        """Give it as machines read it: see docs/versioning.md."""
+        """The same as machines read it: see docs/versioning.md."""
         return {
             "signature": self.signature,
             "bump": self.bump,

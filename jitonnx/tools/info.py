@@ -101,7 +101,7 @@ class Info(NamedTuple):
     """None for a model that is no file."""
 
     def as_json(self) -> dict[str, Any]:
-        """Give the fields above as machines read them."""
+        """The fields above as machines read them."""
         content = self._asdict()
         for name in ("inputs", "outputs", "operators"):
             content[name] = [each._asdict() for each in content[name]]
@@ -124,7 +124,7 @@ class Work(NamedTuple):
     """What `flops` leaves out."""
 
     def as_json(self) -> dict[str, Any]:
-        """Give the fields above as machines read them."""
+        """The fields above as machines read them."""
         return {**self._asdict(), "shapes": {name: list(shape) for name, shape in self.shapes.items()}}
 
 
@@ -321,7 +321,7 @@ def _summed(made: Any) -> tuple[int, list[str]]:
 
 
 def known_work(source: Any, shapes: Mapping[str, tuple[int, ...]], dimensions: Mapping[str, int]) -> Work | str:
-    """Do what `work_of` does; tell why nothing is known of a model that cannot be run.
+    """As `work_of`; tell why nothing is known of a model that cannot be run.
 
     InvalidArgument for sizes that do not fit, if any were given.
     """

@@ -322,7 +322,7 @@ def _column_taps(sizes: Direct) -> Iterator[tuple[SSAValue, SSAValue, SSAValue]]
 
 
 class _Weights(NamedTuple):
-    """It says where a tile finds its weights, and what it asks for of those that follow in memory."""
+    """Where a tile finds its weights, and what it asks for of those that follow in memory."""
 
     panel: Pointer
     following: Pointer
@@ -330,7 +330,7 @@ class _Weights(NamedTuple):
     ahead: SSAValue
 
     def at(self, products: SSAValue) -> _Weights:
-        """Give those behind so many products."""
+        """Those behind so many products."""
         panel, following = self.panel.at(products * self.block), self.following.at(products * self.ahead)
         return self._replace(panel=panel, following=following)
 
@@ -581,7 +581,7 @@ class _GroupedTile(_Tile):
                             total.set(fma(spread, factors[tap], total.get()))
 
     def _places(self, left: SSAValue) -> list[SSAValue]:
-        """Give the place in a copied row of each input column 0 … stride - 1 behind the first one of output pixel
+        """The place in a copied row of each input column 0 … stride - 1 behind the first one of output pixel
         `left`."""
         sizes, stride = self.sizes, self.spec.columns[1]
         places = []

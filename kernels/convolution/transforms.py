@@ -187,7 +187,7 @@ class WinogradSpec(KernelSpec):
         return self.block // larger(products, 1) if weights > self.l2_bytes * 3 // 4 else 0
 
     def tile_blocks(self, tiles: int, channels: int, output_blocks: int) -> int:
-        """Tell into how many equal parts tasks cut the tiles.
+        """Into how many equal parts tasks cut the tiles.
 
         Transformed input and products of a part and a block's weights share L2. So if all transformed weights fit into
         three quarters of it, a part has 16 tiles (64 channels, 224 x 224 pixels: 12.6 ms with 12 to 16 tiles, 14.2 with

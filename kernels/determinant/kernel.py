@@ -33,7 +33,7 @@ class _Elimination:
         self.code, self.element, self.lanes = code, element, lanes
 
     def determinant(self, x: Pointer, size: SSAValue) -> SSAValue:
-        """Give the determinant of the matrix at x."""
+        """The determinant of the matrix at x."""
         code, rows = self.code, self.code.scratch(self.element)
 
         def copy(first: SSAValue, width: int, mask: Mask | None, active: SSAValue) -> None:

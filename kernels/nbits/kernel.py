@@ -186,7 +186,7 @@ class _NBits:
                         self._emit_many(panel, first_row, count)
 
     def _place(self, panel: SSAValue) -> tuple[Pointer, SSAValue]:
-        """Tell where a panel's numbers are, and the place of its scales and zero points."""
+        """Where a panel's numbers are, and the place of its scales and zero points."""
         words = panel * self.blocks * (self.block_words * self.spec.width)
         return self.w.at(words), panel * self.blocks * self.spec.width
 

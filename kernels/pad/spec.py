@@ -144,7 +144,7 @@ class PadSpec(KernelSpec):
         return sizes.outer_places * -(-sizes.b_extent // sizes.task_rows)
 
     def scratch_bytes(self, sizes: PadSizes) -> int:
-        """It holds where the elements that a row adds come from."""
+        """Holds where the elements that a row adds come from."""
         return 0 if self.mode == "constant" else 8 * (sizes.left + sizes.right)
 
     def work(self, sizes: PadSizes) -> Work:

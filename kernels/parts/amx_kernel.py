@@ -377,7 +377,7 @@ class AmxKernel:
                 yield pixels * size.row_bytes + step * LINE
 
     def tile(self, matrix: SSAValue, pixel: SSAValue, r: SSAValue, count: SSAValue) -> tuple[Pointer, SSAValue]:
-        """Tell where the tile of x from the task's row r on lies, and how many bytes its rows are apart."""
+        """Where the tile of x from the task's row r on lies, and how many bytes its rows are apart."""
         code, size, spec = self.code, self.size, self.spec
         within = r & (2 * TILE - 1) if spec.prefetch_distance else r
         if spec.way == "im2col":

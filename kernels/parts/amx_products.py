@@ -272,7 +272,7 @@ _WRITTEN_OUT = 48
 
 
 def pieces(window: tuple[int, int], step: int) -> list[list[tuple[int, int]]]:
-    """Tell what lies in each step of the taps of a pixel side by side: numbers of rows of taps, and the place in the
+    """What lies in each step of the taps of a pixel side by side: numbers of rows of taps, and the place in the
     step where each begins, which is negative if it does so in a step before."""
     rows, run = window
     found = []

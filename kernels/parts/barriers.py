@@ -129,7 +129,7 @@ def _watch(word: Pointer) -> SSAValue:
 
 
 def _pause(builder: llvm_ir.IRBuilder) -> None:
-    """Tell the CPU that this is a spinning loop."""
+    """Let the CPU know that this is a spinning loop."""
     triple = builder.module.triple
     if triple.startswith("x86_64"):
         builder.call(declared(builder, "llvm.x86.sse2.pause", llvm_ir.VoidType(), []), [])

@@ -45,7 +45,7 @@ def fit_24_bits(weights: np.ndarray) -> bool:
 
 
 def scales(weights: np.ndarray) -> np.ndarray:
-    """Give the scale of each row of weights [..., k]: what its numbers are to be multiplied with."""
+    """The scale of each row of weights [..., k]: what its numbers are to be multiplied with."""
     largest = np.abs(weights).max(-1, initial=0)
     return np.where(largest > 0, largest / np.float32(2**31 - _MARGIN), 1).astype(np.float32)
 

@@ -1,4 +1,4 @@
-"""This says where the words lie that threads share in a kernel of several phases (`meeting`); without LLVM."""
+"""Where the words lie that threads share in a kernel of several phases (`meeting`); without LLVM."""
 
 from __future__ import annotations
 

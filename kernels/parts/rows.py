@@ -82,7 +82,7 @@ class Vectors:
         combine: Callable[[SSAValue, SSAValue], SSAValue],
         values: Callable[[SSAValue, SSAValue | None], list[SSAValue]],
     ) -> list[SSAValue]:
-        """Do what `fold` does, for several rows at a time: values(column, live) has one of each."""
+        """As `fold`, for several rows at a time: values(column, live) has one of each."""
         start = self.code.number(self.element, initial, self.lanes)
         totals = [[self.code.variable(start) for _ in range(rows)] for _ in range(self.slots(rows))]
 
@@ -186,7 +186,7 @@ def _shuffled_parts(a: Parts, b: Parts, order: Sequence[int]) -> Parts:
 
 
 def in_all_lanes(x: SSAValue, lanes: int) -> list[SSAValue]:
-    """Give for each lane of a vector the vector that has it in all `lanes`."""
+    """For each lane of a vector the vector that has it in all `lanes`."""
     return [shuffled(x, x, [lane] * lanes) for lane in range(x.value.type.count)]
 
 
@@ -218,5 +218,5 @@ def float_from_bits(size: SSAValue, element: types.ElementType) -> SSAValue:
 
 
 def larger_lanes(a: SSAValue, b: SSAValue) -> SSAValue:
-    """Give the larger one in each lane, by one instruction; either of them where one is NaN."""
+    """The larger one in each lane, by one instruction; either of them where one is NaN."""
     return select(a > b, a, b)

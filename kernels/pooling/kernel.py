@@ -23,7 +23,7 @@ _STEPS = ("plane", "row", "pixel")
 
 
 class Window(NamedTuple):
-    """It says where a window lies on one axis: the first tap that falls on x, how many do, how many fall on the padded
+    """Where a window lies on one axis: the first tap that falls on x, how many do, how many fall on the padded
     x."""
 
     start: SSAValue
@@ -82,7 +82,7 @@ def _size(code: KernelBuilder, name: str) -> SSAValue:
 
 
 def _offset(code: KernelBuilder, tensor: str, image: SSAValue, *coordinates: SSAValue) -> SSAValue:
-    """Tell where a pixel, given by its coordinates in the order of the axes, lies in x or y."""
+    """Where a pixel, given by its coordinates in the order of the axes, lies in x or y."""
     offset = image * _size(code, f"{tensor}_image")
     for coordinate, name in zip(coordinates, _STEPS, strict=False):
         offset = offset + coordinate * _size(code, f"{tensor}_{name}")

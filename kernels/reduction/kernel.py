@@ -207,7 +207,7 @@ def _kind(kind: str, element: str) -> _Kind:
 
 
 class _InMemory(NamedTuple):
-    """It is a vector that lies in memory, used as a variable is."""
+    """A vector that lies in memory, used as a variable is."""
 
     pointer: Pointer
     place: SSAValue
@@ -489,7 +489,7 @@ class _Indices:
         return x > best if self.largest else x < best
 
     def rows(self, part: Part, first: SSAValue, stop: SSAValue) -> None:
-        """Do what `_Values.rows` does: a row's lanes have bests of their own until as many rows as there are lanes are
+        """As `_Values.rows`: a row's lanes have bests of their own until as many rows as there are lanes are
         done."""
         code, lanes = self.code, self.vectors.lanes
         bests, places = code.memory(self.vectors.element, lanes * lanes), code.memory(self.integer, lanes * lanes)
@@ -505,7 +505,7 @@ class _Indices:
             _store_rows(code, part, start, here, convert(where, types.int64), self.spec)
 
     def packed(self, vectors: list[SSAValue], length: int) -> SSAValue:
-        """Do what `_Values.packed` does, of indices."""
+        """As `_Values.packed`, of indices."""
         lanes = self.vectors.lanes
         columns = [[(v * lanes + lane) % length for lane in range(lanes)] for v in range(length)]
         pairs = [(x, self._constant(column)) for x, column in zip(vectors, columns, strict=True)]
@@ -517,7 +517,7 @@ class _Indices:
         return SSAValue(self.code.builder, self.integer, llvm_ir.Constant(typ, indices))
 
     def _row(self, x: Pointer, row: SSAValue, length: SSAValue) -> tuple[SSAValue, SSAValue]:
-        """Give the best that each lane came by, and its index."""
+        """The best that each lane came by, and its index."""
         vectors, code, lanes = self.vectors, self.code, self.vectors.lanes
         zero = code.integer(0)
 
@@ -542,7 +542,7 @@ class _Indices:
         return functools.reduce(self._better_lanes, lanes_best)
 
     def _better_lanes(self, a: Parts, b: Parts) -> tuple[SSAValue, SSAValue]:
-        """Give the better of two bests in each lane and its index, of equal ones the first or the last."""
+        """The better of two bests in each lane and its index, of equal ones the first or the last."""
         (best, where), (other, elsewhere) = a, b
         equal = other.equals(best)
         if best.is_float:

@@ -193,7 +193,7 @@ class ResizePlanesSizes(ResizePlanesGiven):
 
 @dataclass(frozen=True)
 class ResizePlanesSpec(KernelSpec):
-    """It does what `ResizeSpec` does, but pixels of x and y lie side by side, and the taps of an output are neighbours,
+    """As `ResizeSpec`, but pixels of x and y lie side by side, and the taps of an output are neighbours,
     each way.
 
     Element (n, c, h, w) of x lies at n * x_image + c * x_channel + h * x_row + w, and y's likewise. An input row is

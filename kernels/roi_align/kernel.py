@@ -22,7 +22,7 @@ def build(spec: RoiAlignSpec, lanes: int, epilogue: Stage | None = None) -> Kern
 
 
 class _Samples(NamedTuple):
-    """It says where the samples of a region's bins lie along an axis."""
+    """Where the samples of a region's bins lie along an axis."""
 
     start: SSAValue
     """It is that of the region, in elements."""
@@ -35,7 +35,7 @@ class _Samples(NamedTuple):
 
 
 class _Sample(NamedTuple):
-    """It is one sample along an axis, or a vector of them."""
+    """One sample along an axis, or a vector of them."""
 
     low: SSAValue
     high: SSAValue
@@ -46,7 +46,7 @@ class _Sample(NamedTuple):
 
 
 class _Windows(NamedTuple):
-    """It has for each bin along an axis the elements that it is made of, and their weights."""
+    """Has for each bin along an axis the elements that it is made of, and their weights."""
 
     first: Pointer
     """int64: the first of them."""
@@ -97,13 +97,13 @@ class _RoiAlign:
     def _largest_bins(
         self, x: Pointer, y: Pointer, axes: tuple[_Samples, _Samples], first: SSAValue, stop: SSAValue
     ) -> None:
-        """Do what `region` does, each bin the largest of its samples."""
+        """As `region`, each bin the largest of its samples."""
         raise NotImplementedError
 
     def _average_bins(
         self, x: Pointer, y: Pointer, axes: tuple[_Samples, _Samples], first: SSAValue, stop: SSAValue
     ) -> None:
-        """Do what `region` does, each bin the weighted sum of its window."""
+        """As `region`, each bin the weighted sum of its window."""
         raise NotImplementedError
 
     def _axes(self, roi: SSAValue) -> tuple[_Samples, _Samples]:
@@ -129,7 +129,7 @@ class _RoiAlign:
         return _Samples(start, bin, count, getattr(self.size, axis))
 
     def _coordinate(self, samples: _Samples, bin: SSAValue, number: SSAValue) -> SSAValue:
-        """Give the coordinate of sample `number` of a bin, or of a vector of bins."""
+        """The coordinate of sample `number` of a bin, or of a vector of bins."""
         lanes = bin.lanes
         start, size, count = samples.start, samples.bin, convert(samples.each, self.element)
         within = (convert(number, self.element) + 0.5) * size / count

@@ -121,7 +121,7 @@ class _Rows:
         vectors.each(self.length, finish, count)
 
     def _first(self, column: SSAValue, active: SSAValue | None) -> list[SSAValue]:
-        """Give a vector of each row, which is read for the first time."""
+        """A vector of each row, which is read for the first time."""
         vectors, loaded = self.vectors, self._load(self.x, column, active)
         if not vectors.has_prologue:
             return loaded

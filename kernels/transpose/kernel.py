@@ -90,7 +90,7 @@ class _Kernel:
         return rows.misalignment(self.tile * self.itemsize) / self.itemsize
 
     def _place(self, number: SSAValue) -> tuple[Pointer, Pointer]:
-        """Tell where the inner axes start, at place `number` of the others."""
+        """Where the inner axes start, at place `number` of the others."""
         code = self.code
         rest, source, target = (code.variable(x) for x in (number, code.integer(0), code.integer(0)))
         with code.loop(self.size.outer_rank) as done:

@@ -113,11 +113,11 @@ class SavedEngine(ModelEngine):
         return self._parts.resized(shapes) if self.artifact.parts else None
 
     def status(self) -> CompileStatus:
-        """Give what an engine's tells when all code is there."""
+        """What an engine's tells when all code is there."""
         return CompileStatus("compiled", 0, 0, 0)
 
     def complete(self, timeout: float | None = None) -> bool:
-        """Do what an engine's does."""
+        """As an engine's."""
         return True
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:

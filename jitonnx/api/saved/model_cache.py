@@ -58,7 +58,7 @@ class OpenFile:
         self._number = os.open(path, os.O_RDONLY)
 
     def identity(self) -> tuple[int, ...] | None:
-        """Give what `identity_of` tells, now."""
+        """What `identity_of` tells, now."""
         return _identity(os.fstat(self._number))
 
     def content(self) -> memoryview:
@@ -226,7 +226,7 @@ def caching(
 
 
 def _stamps() -> list[tuple[str, int, int]]:
-    """Give the stamps of all of jitonnx's own sources."""
+    """The stamps of all of jitonnx's own sources."""
     package = os.path.dirname(jitonnx.__file__)
     found = source_stamps(package)
     for folder in map(package_folder, ("jitonnx.kernels", "jitonnx.proto")):

@@ -1,4 +1,4 @@
-"""This makes an artifact of a compiled model: programs for given shapes, and all that they need."""
+"""Makes an artifact of a compiled model: programs for given shapes, and all that they need."""
 
 from __future__ import annotations
 

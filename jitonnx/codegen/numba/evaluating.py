@@ -20,7 +20,7 @@ def function(source: Source) -> Callable[..., Any]:
 
 
 def run(source: Source, memory: Sequence[np.ndarray], sizes: Sequence[int], begin: int, end: int) -> None:
-    """Do some tasks of a call. memory: of each of the call's buffers, an array of elements or bits from the lowest
+    """Run some tasks of a call. memory: of each of the call's buffers, an array of elements or bits from the lowest
     element on that is touched; sizes: all of the call's."""
     given = [memory[place].view(kind) for place, kind, _ in source.buffers]
     given_sizes = [int(sizes[place]) for place in source.sizes]

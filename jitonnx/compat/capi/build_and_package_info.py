@@ -1,4 +1,4 @@
-"""This tells code that asks here which package we are known as."""
+"""Tells code that asks here which package we are known as."""
 
 from jitonnx.api.environment import INTERFACE_VERSION
 

@@ -29,7 +29,7 @@ class Distribution:
 
 
 def uniform(low: float, high: float, dtype: np.dtype[Any]) -> Distribution:
-    """Give the distribution of numbers in [low, high), also where one of `dtype` would be rounded up to the end."""
+    """The distribution of numbers in [low, high), also where one of `dtype` would be rounded up to the end."""
     most = float(np.nextafter(dtype.type(high), dtype.type(low)))
     return Distribution("uniform", high - low, low, max(low, most))
 

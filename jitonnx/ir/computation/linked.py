@@ -31,7 +31,7 @@ class LinkedFunction(NamedTuple):
         return self.ir.replace(SYMBOL, self.symbol)
 
     def __repr__(self) -> str:
-        """Give what kernels' keys have: functions of one name may be of different code."""
+        """What kernels' keys have: functions of one name may be of different code."""
         return f"{self.name}@{self.symbol}"
 
 

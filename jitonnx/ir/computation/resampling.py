@@ -27,7 +27,7 @@ NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 
 class AxisTable(NamedTuple):
-    """It has for each output position of one axis the input positions, their weights, and whether it lies outside the
+    """Has for each output position of one axis the input positions, their weights, and whether it lies outside the
     input."""
 
     indices: np.ndarray

@@ -79,7 +79,7 @@ def check_opsets(walk: Walk, own: Collection[str] = ()) -> None:
 
 
 def _check_unknown(walk: Walk, own: Collection[str]) -> None:
-    """Tell of domains that the model imports, that nobody knows and that no node names."""
+    """Report domains that the model imports, that nobody knows and that no node names."""
     proto = walk.proto
     unknown = [name for name in Opsets.of(proto).versions if name not in own and walk.registry.domain(name) is None]
     unknown = [name for name in unknown if name not in IMPORTED_ANYWAY]
@@ -119,7 +119,7 @@ _TYPES = {
 
 
 def _check_newer_fields(walk: Walk) -> None:
-    """Tell of each field once that the model's IR version does not have."""
+    """Report each field once that the model's IR version does not have."""
     version = walk.ir_version
     if not 1 <= version < IR_VERSION:
         return

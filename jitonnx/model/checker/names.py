@@ -35,7 +35,7 @@ def is_identifier(name: str) -> bool:
 
 
 def check_identifiers(walk: Walk, proto: GraphProto, body: Body) -> None:
-    """Tell once of a graph's names that are not identifiers as in C90, which most exporters write."""
+    """Report once a graph's names that are not identifiers as in C90, which most exporters write."""
     names = dict.fromkeys(name for node in proto.node for name in (*node.output, node.name))
     names |= dict.fromkeys(info.name for info in proto.input)
     names |= dict.fromkeys(tensor.name for tensor in proto.initializer)

@@ -75,7 +75,7 @@ class Finding:
         return f"{self.text}. In {self.place}{hint}"
 
     def as_json(self) -> dict[str, Any]:
-        """Give it as machines read it: see docs/checker.md."""
+        """The same as machines read it: see docs/checker.md."""
         place = self.place
         return {
             "severity": self.severity,

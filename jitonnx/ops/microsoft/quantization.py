@@ -54,7 +54,7 @@ class DequantizeLinear(Contributed):
 
 
 class _Pair(Contributed):
-    """It takes two tensors, broadcast. As in onnxruntime factors of all scales are worked out first, and the zero point
+    """Takes two tensors, broadcast. As in onnxruntime factors of all scales are worked out first, and the zero point
     is added before the result is rounded, which tells where it lies half way between two integers. A zero point that is
     absent is 0."""
 

@@ -108,7 +108,7 @@ def labelled(indices: np.ndarray, integers: Sequence[int], strings: Sequence[str
 
 
 def lower_transformed(to: Lowering, scores: Value, name: str) -> Value:
-    """Do what `transformed` does, for rows of scores [rows, classes] of float32 or float64."""
+    """As `transformed`, for rows of scores [rows, classes] of float32 or float64."""
     x = e.operand(0, scores.dtype)
     if name == "LOGISTIC":
         return to.map(e.sigmoid(x), scores)
@@ -127,7 +127,7 @@ def lower_transformed(to: Lowering, scores: Value, name: str) -> Value:
 
 
 def probit_expression(x: e.Expr) -> e.Expr:
-    """Give `probit` as an expression."""
+    """`probit` as an expression."""
     y = 2.0 * x - 1.0
     log = e.log((1.0 - y) * (1.0 + y))
     v = 2 / (3.14159 * _WINITZKI) + 0.5 * log
@@ -152,7 +152,7 @@ def lower_highest(to: Lowering, scores: Value) -> Value:
 
 
 def lower_of_two(to: Lowering, score: Value, transform: str) -> Value:
-    """Do what `of_two` does, for [rows, 1]."""
+    """As `of_two`, for [rows, 1]."""
     x = e.operand(0, score.dtype)
     first, second = {
         "PROBIT": (probit_expression(x), probit_expression(x)),

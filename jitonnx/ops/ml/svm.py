@@ -71,7 +71,7 @@ class _Machine(Operator):
             raise InferenceError(f"{x.name!r} is {x.type}; the vectors have {len(given) // count} features")
 
     def _kernel(self, x: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-        """Give the kernel's value of each row with each vector: float32 [rows, vectors]."""
+        """The kernel's value of each row with each vector: float32 [rows, vectors]."""
         gamma, shift, degree = self._parameters
         if self.kernel_type == "RBF":
             distances = np.stack([np.square(x - vector).sum(axis=1) for vector in vectors], axis=1)
@@ -83,7 +83,7 @@ class _Machine(Operator):
         return np.tanh(product) if self.kernel_type == "SIGMOID" else np.power(product, np.float32(degree))
 
     def _lower_kernel(self, to: Lowering, x: Value, vectors: np.ndarray) -> Value:
-        """Do what `_kernel` does. Squared distances of RBF are |x|² + |v|² - 2 x·v, in float64, where what cancels is
+        """As `_kernel`. Squared distances of RBF are |x|² + |v|² - 2 x·v, in float64, where what cancels is
         far below what float32 shows of the differences' squares."""
         gamma, shift, degree = (float(number) for number in self._parameters)
         element = e.operand(0, DType.FLOAT)

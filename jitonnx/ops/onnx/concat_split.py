@@ -123,7 +123,7 @@ class Concat(Operator):
 
 
 def min_known(a: DimLike, b: DimLike) -> DimLike:
-    """Give the one of two sizes assumed equal that is a number."""
+    """The one of two sizes assumed equal that is a number."""
     return b if isinstance(b, int) else a
 
 

@@ -17,7 +17,7 @@ from jitonnx.ops.base import is_narrow, lower_halves, normalize_axis
 
 
 class _Cumulative(Operator):
-    """It goes along the axis that input 1 names; `exclusive` leaves each element itself out, `reverse` begins at the
+    """Goes along the axis that input 1 names; `exclusive` leaves each element itself out, `reverse` begins at the
     end."""
 
     function: ClassVar[Callable[..., np.ndarray]]

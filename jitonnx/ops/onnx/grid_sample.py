@@ -70,7 +70,7 @@ class GridSample(Operator):
         return y.astype(x.dtype).reshape(images, channels, *grid.shape[1:-1])
 
     def _coordinate(self, dtype: np.dtype[Any]) -> e.Expr:
-        """Tell where in the image a point (operand 0) of an axis lies whose size is operand 1: in elements."""
+        """Where in the image a point (operand 0) of an axis lies whose size is operand 1: in elements."""
         kind = DType.DOUBLE if dtype == np.float64 else DType.FLOAT
         point, size = e.operand(0, kind), e.operand(1, kind)
         if self.align_corners:
@@ -212,7 +212,7 @@ class AffineGrid(Operator):
 
 
 def _positions(length: int, aligned: bool) -> np.ndarray:
-    """Give the positions of the elements of an axis in [-1, 1]: the ends are the outermost centres if aligned, else the
+    """The positions of the elements of an axis in [-1, 1]: the ends are the outermost centres if aligned, else the
     outer edges."""
     twice = 2 * np.arange(length, dtype=np.float64)
     if aligned:

@@ -68,7 +68,7 @@ class Not(Elementwise):
 
 
 class _Comparison(_Pairwise):
-    """It compares shapes, too, where it can be decided for all sizes."""
+    """Compares shapes, too, where it can be decided for all sizes."""
 
     result = DType.BOOL
     symbolic = True

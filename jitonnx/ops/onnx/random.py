@@ -57,7 +57,7 @@ class _Normal(_Random):
     scale: float = 1.0
 
     def distribution(self, dtype: np.dtype[Any]) -> Distribution:
-        """Give the distribution of numbers of a type."""
+        """The distribution of numbers of a type."""
         return normal(self.mean, self.scale)
 
 
@@ -68,7 +68,7 @@ class _Uniform(_Random):
     low: float = 0.0
 
     def distribution(self, dtype: np.dtype[Any]) -> Distribution:
-        """Give the distribution of numbers of a type."""
+        """The distribution of numbers of a type."""
         return uniform(self.low, self.high, dtype)
 
 
@@ -76,7 +76,7 @@ class _Distributed(_Random):
     """A tensor of random numbers and nothing else."""
 
     def distribution(self, dtype: np.dtype[Any]) -> Distribution:
-        """Give the distribution of numbers of a type."""
+        """The distribution of numbers of a type."""
         raise NotImplementedError
 
     def _drawn(self, shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray:

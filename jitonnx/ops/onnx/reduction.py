@@ -36,7 +36,7 @@ _LEAST = -(2**63)
 
 
 class _Reduce(Operator):
-    """It goes over `axes`; over all of them if there are none given (over none with noop_with_empty_axes)."""
+    """Goes over `axes`; over all of them if there are none given (over none with noop_with_empty_axes)."""
 
     kind: ClassVar[str]
     """The computation's kind (see `jitonnx.ir.computation.computations.Reduce`)."""

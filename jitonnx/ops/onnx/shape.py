@@ -134,7 +134,7 @@ class Flatten(Operator):
 
 
 class Squeeze(Operator):
-    """It leaves out the axes `axes`, which have size 1; without `axes`, all axes of size 1."""
+    """Leaves out the axes `axes`, which have size 1; without `axes`, all axes of size 1."""
 
     symbolic = True
 

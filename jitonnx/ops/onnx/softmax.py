@@ -18,7 +18,7 @@ from jitonnx.ops.base import lower_halves, normalize_axis_of_any, widen
 
 
 class _Softmax(Operator):
-    """It goes over one axis; before version 13 over all axes from `axis` on, flattened.
+    """Goes over one axis; before version 13 over all axes from `axis` on, flattened.
 
     A scalar is a row of one element.
     """

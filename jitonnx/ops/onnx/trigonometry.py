@@ -9,7 +9,7 @@ from jitonnx.ops.onnx.arithmetic import Unary
 
 
 class _Trigonometric(Unary):
-    """It is a function of one float input."""
+    """A function of one float input."""
 
 
 class Acos(_Trigonometric):

@@ -41,7 +41,7 @@ def constants(node: Node, edit: Edit) -> Result:
 
 @rule("dequantised constants", DequantizeLinear, equation="DequantizeLinear(constants) = constant")
 def dequantised_constants(node: Node, edit: Edit) -> Result:
-    """It is a rewrite of its own, as other runtimes want integers where weights are quantised."""
+    """A rewrite of its own, as other runtimes want integers where weights are quantised."""
     return _evaluated(node, edit)
 
 

@@ -38,7 +38,7 @@ LARGE = 1 << 20
     equation="(x - mean) / sqrt(var + eps) * scale + bias = x * f + (bias - mean * f), f = scale / sqrt(var + eps)",
 )
 def batch_normalization(node: Node, edit: Edit) -> Result:
-    """Give the norm with fixed statistics as a product and a sum by channel, which what stands before may absorb."""
+    """The norm with fixed statistics as a product and a sum by channel, which what stands before may absorb."""
     operator = node.operator
     assert isinstance(operator, BatchNormalization)
     if operator.training_mode:

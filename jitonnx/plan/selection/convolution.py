@@ -136,7 +136,7 @@ def _stays_planar(planner: Planner, group: Group, x: StridedTensor) -> bool:
 
 
 def _between_planes(planner: Planner, group: Group, x: StridedTensor) -> StridedTensor | None:
-    """Tell where a result is bound for, if that and x lie in planes of pixels."""
+    """Where a result is bound for, if that and x lie in planes of pixels."""
     assert group.output is not None
     target = planner.destination(group.output)
     if target is None or not all(

@@ -77,7 +77,7 @@ class Geometry:
         return cls(pair(x.shape[2:]), pair(y.shape[2:]), strides[0], (y.strides[0], *_row_strides(y)))
 
     def named(self) -> dict[str, DimLike]:
-        """Give them by the names that kernels have."""
+        """Them by the names that kernels have."""
         return {
             **by_name("height width", self.size),
             **by_name("out_height out_width", self.out_size),
@@ -94,7 +94,7 @@ def _row_strides(tensor: StridedTensor) -> tuple[DimLike, DimLike]:
 
 
 def concrete_pair(values: Sequence[DimLike], fill: int = 1) -> tuple[int | None, int | None]:
-    """Do what `pair` does, with None for what only a run tells."""
+    """As `pair`, with None for what only a run tells."""
     height, width = pair(values, fill)
     return concrete(height), concrete(width)
 

@@ -158,7 +158,7 @@ def _keep_outputs(module: llvm_ir.Module) -> None:
 
 
 def _bind(module: llvm_ir.Module) -> None:
-    """Give the variables that a link's outputs tell their values; 0 if one of their elements is negative, or these
+    """The variables that a link's outputs tell their values; 0 if one of their elements is negative, or these
     do not lie side by side."""
     code = FunctionBuilder(module, "i64 jitonnx_chain_bind(ptr chain, ptr link, ptr slots)")
     bindings = code.pointer(code["link"], LINK, "bindings")

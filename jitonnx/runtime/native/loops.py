@@ -190,7 +190,7 @@ class _Clock:
 
     @contextmanager
     def when_it_is_time(self, number: llvm_ir.Value) -> Iterator[None]:
-        """Do what is within the block if it is time, before the iteration of a number."""
+        """Carry out what is within the block if it is time, before the iteration of a number."""
         code = self._code
         with code.if_then(code.compare(number, ">=", code.load(self._next)), likely=False):
             now = code.call("jitonnx_clock")

@@ -57,7 +57,7 @@ def _clock(module: llvm_ir.Module, monotonic_clock: int) -> None:
 
 
 def _pause(code: FunctionBuilder) -> None:
-    """Tell the CPU that this is a spinning loop."""
+    """Let the CPU know that this is a spinning loop."""
     if code.module.triple.startswith("x86_64"):
         code.call("llvm.x86.sse2.pause")
     elif code.module.triple.startswith(("aarch64", "arm64")):

@@ -98,7 +98,7 @@ def _advance(module: llvm_ir.Module) -> None:
 
 
 def _do_units(module: llvm_ir.Module) -> None:
-    """Do the units [first, end) of the team's row, which this thread has taken."""
+    """Carry out the units [first, end) of the team's row, which this thread has taken."""
     code = FunctionBuilder(module, "void jitonnx_do_units(ptr team, i64 index, i64 first, i64 end)")
     frame = code.pointer(code["team"], TEAM, "frame")
     position = code.word(code["team"], TEAM, "position")
@@ -115,7 +115,7 @@ def _do_units(module: llvm_ir.Module) -> None:
 
 
 def _share(module: llvm_ir.Module) -> None:
-    """Do what is left of a row for this thread to take; returns how many units it has done.
+    """Carry out what is left of a row for this thread to take; returns how many units it has done.
 
     for each member, this one first, while it has a claim on the row with units left {
         size = max(left / 2, team->grain), or all if less than a grain would remain

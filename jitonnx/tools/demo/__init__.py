@@ -17,7 +17,7 @@ _INK = 16  # the data set's darkest value
 
 
 def model_path() -> Path:
-    """Tell where the trained model lies."""
+    """Where the trained model lies."""
     return _FOLDER / "digits.onnx"
 
 

@@ -1,4 +1,4 @@
-"""This package stands in the place of onnxruntime where the folder around it comes first in Python's path; see
+"""Stands in the place of onnxruntime where the folder around it comes first in Python's path; see
 `jitonnx.compat.alias`."""
 
 import importlib.util
