@@ -116,7 +116,7 @@ def _widened(vector: SSAValue, element: types.ElementType) -> llvm_ir.Value:
     return vector.builder.sext(vector.value, llvm_ir.VectorType(element.llvm, vector.lanes))
 
 
-def _byte_pairs(builder: llvm_ir.IRBuilder, left: llvm_ir.Value, right: llvm_ir.Value, lanes: int) -> llvm_ir.Value:
+def byte_pairs(builder: llvm_ir.IRBuilder, left: llvm_ir.Value, right: llvm_ir.Value, lanes: int) -> llvm_ir.Value:
     """The sums of pairs of products of unsigned and signed bytes, in 16 bits."""
     of_bytes = llvm_ir.VectorType(llvm_ir.IntType(8), 4 * lanes)
     function = declared(builder, _BYTE_PAIRS[lanes], llvm_ir.VectorType(llvm_ir.IntType(16), 2 * lanes), [of_bytes] * 2)
@@ -134,7 +134,7 @@ def add_products(
         pairs = llvm_ir.VectorType(llvm_ir.IntType(16), 2 * lanes)
         operands = [builder.bitcast(operand, pairs) for operand in (left, right)]
         if multiply == "byte pairs":
-            operands = [_byte_pairs(builder, left, right, lanes), llvm_ir.Constant(pairs, [1] * (2 * lanes))]
+            operands = [byte_pairs(builder, left, right, lanes), llvm_ir.Constant(pairs, [1] * (2 * lanes))]
         function = declared(builder, _PAIRS[lanes], sums, [pairs] * 2)
         return total.like(builder.add(total.value, builder.call(function, operands)))
     return total.like(builder.add(total.value, builder.mul(left, right)))

@@ -21,6 +21,7 @@ from jitonnx.emit.instructions import add_dot_products
 from jitonnx.emit.simd import convert, maximum, reduce_add, reduce_max
 from jitonnx.emit.ssa import SSAValue, absolute, fma, rint, select
 from jitonnx.kernels.bfloat16.spec import STEP
+from jitonnx.kernels.integer.products import add_products, byte_pairs
 from jitonnx.kernels.nbits.spec import (
     CHUNK,
     FEW_ROWS,
@@ -161,7 +162,7 @@ class _NBits:
         self.code, self.spec, self.lanes, self.epilogue = code, spec, lanes, epilogue
         self.size = code.sizes(NBitsSizes)
         kinds = {"w": types.uint32, "zeros": types.uint8 if spec.zeros != "float32" else types.float32}
-        self.digits = spec.digits
+        self.digits, self.pairs = spec.digits, spec.multiply == "byte pairs"
         if self.digits:
             kinds["left"] = types.int32
         self.a, self.left, self.factors, self.w, self.scales, self.zeros, self.y = code.buffers(
@@ -216,7 +217,9 @@ class _NBits:
         w, place = self._place(panel)
         column, done = panel * self.spec.width, code.integer(0)
         for height in heights:
-            together = _SUMS if code.target.vector_registers >= 32 or not self.digits else _SUMS // 2
+            together = (
+                _SUMS if code.target.vector_registers >= 32 or not self.digits else _SUMS // (4 if self.pairs else 2)
+            )
             vectors = max(1, min(VECTORS, together // (height * max(1, self.digits))))
             end = done + (count - done) / height * height
             with code.loop(end, done, height) as row, code.loop(self.spec.width, step=vectors * lanes) as part:
@@ -243,8 +246,11 @@ class _NBits:
             sums = self._block_sums(height, vectors)
             with code.loop(self.block_words, step=words) as start:
                 first = block * self.block_words + start
+                added = self._pair_sums(len(places)) if self.pairs else sums
                 for word in range(words):
-                    self._add_word(w, left, first + word, sums, vectors)
+                    self._add_word(w, left, first + word, added, vectors)
+                if self.pairs:
+                    self._add_pairs(sums[0], added[0])
             at = place + block * width
             scales = [self.scales.load(at + v * lanes, lanes) for v in range(vectors)]
             zeros = [self._zero_of_packed(at + v * lanes) for v in range(vectors)]
@@ -272,6 +278,17 @@ class _NBits:
         element, count = (types.int32, self.digits) if self.digits else (types.float32, 1)
         zero = self.code.number(element, 0, self.lanes)
         return [[self.code.variable(zero) for _ in range(height * vectors)] for _ in range(count)]
+
+    def _pair_sums(self, count: int) -> list[list[Variable]]:
+        """Sums of pairs of products, in 16 bits, at first 0: _UNROLLED products of 4 bits and of a byte fill them."""
+        zero = self.code.number(types.int16, 0, 2 * self.lanes)
+        return [[self.code.variable(zero) for _ in range(count)]]
+
+    def _add_pairs(self, sums: Sequence[Variable], pairs: Sequence[Variable]) -> None:
+        """Pairs of 16 bits summed in 32 bits."""
+        ones = self.code.number(types.int16, 1, 2 * self.lanes).value
+        for total, pair in zip(sums, pairs, strict=True):
+            total.set(add_products(self.code, "pairs", total.get(), ones, pair.get().value, self.lanes))
 
     def _totals(self, sums: Sequence[Sequence[Variable]]) -> list[SSAValue]:
         """Sums of a block as float32."""
@@ -307,7 +324,11 @@ class _NBits:
                         four = row.load((word * places + place) * self.digits + digit).splat(lanes)
                         for v, column in enumerate(columns):
                             value = values[r * vectors + v]
-                            value.set(add_dot_products(value.get(), four, column, spec.multiply))
+                            if self.pairs:
+                                both = byte_pairs(code.builder, column.value, four.value, lanes)
+                                value.set(value.get() + value.get().like(both))
+                            else:
+                                value.set(add_dot_products(value.get(), four, column, spec.multiply))
             return
         # LLVM would load and widen what comes later, too, and put it on the stack.
         latest = sums[0][-1].get()

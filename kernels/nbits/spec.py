@@ -150,7 +150,8 @@ class NBitsSpec(KernelSpec):
     and [block][column]. zero points are bytes or float32, or 2 ** (bits - 1) everywhere (`zeros` is "").
 
     Few rows, or all with one digit: of each block Σ q A is summed, by `multiply`: "dot" and "signed dot" are dot
-    products of bytes, exact integers, one sum for each digit of A; "float" sums float32. Then (Σ q A - z Σ A) * factor
+    products of bytes, exact integers, one sum for each digit of A; "byte pairs" sums pairs of products in 16 bits, of 32
+    numbers of 4 bits at most, then in 32; "float" sums float32. Then (Σ q A - z Σ A) * factor
     * s is added to y. `left` and `factors` are what `RowsSpec` gave. Many rows else: TILE_VECTORS vectors of columns
     are widened into scratch memory, as (q - z) s, and multiplied by tiles of `rows` heights, decreasing, the last 1;
     `left` goes unread. With `rounded` they are bfloat16 there, and multiplied with `left` in AMX's tile registers,
@@ -269,10 +270,15 @@ def choose(
     int8, by blocks, which is done where these are not rounded.
 
     Tiles of many rows are 12 x 2 vectors with 32 registers (24 sums, 2 of the panel, a factor), 6 x 2 with 16; of rows
-    of int8 12 x 1 (as many sums of a block, and results) and 4 x 1.
+    of int8 12 x 1 (as many sums of a block, and results) and 4 x 1, which pairs take with 32, too.
     """
     rounded = rounded and target.bfloat16_products == "tiles" and block >= STEP
-    digits = 0 if not target.byte_dots else 1 if quantised and not rounded else DIGITS
-    many = target.vector_registers >= 32
-    rows = (2 * TILE, TILE) if rounded else (12, 4, 1) if many else (4, 1) if digits == 1 else (6, 2, 1)
-    return NBitsSpec(bits, block, target.byte_dots or "float", VECTORS * target.lanes(4), rows, zeros, rounded, digits)
+    multiply, digits = target.byte_dots or "float", DIGITS if target.byte_dots else 0
+    if quantised and not rounded:
+        if not target.byte_dots and bits < 8 and not target.on_arm and target.vector_bytes >= 32:
+            multiply = "byte pairs"
+        digits = 0 if multiply == "float" else 1
+    rows = (2 * TILE, TILE) if rounded else (12, 4, 1) if target.vector_registers >= 32 else (6, 2, 1)
+    if multiply == "byte pairs" or (digits == 1 and target.vector_registers < 32):
+        rows = (4, 1)
+    return NBitsSpec(bits, block, multiply, VECTORS * target.lanes(4), rows, zeros, rounded, digits)

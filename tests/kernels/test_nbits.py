@@ -20,8 +20,8 @@ TARGETS = {
     name: host() if name == "host" else named(name) for name in ("host", "znver4", "cascadelake", "skylake-avx512")
 }
 TARGETS |= {name: named(name) for name in ("haswell", "alderlake", "x86-64-v2")}
-DOTS = ("znver4", "cascadelake", "alderlake")
-"""Those with dot products of bytes and, as kernels see them, no tile registers."""
+QUANTISING = ("znver4", "cascadelake", "alderlake", "skylake-avx512", "haswell")
+"""Those with dot products of bytes or of pairs of them, and, as kernels see them, no tile registers."""
 
 
 def half(
@@ -92,11 +92,11 @@ def test_product(target: str, bits: int, block: int, zeros: str) -> None:
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("target", "bits", "block", "zeros"),
-    [(name, *case) for name in DOTS for case in (CASES if name == "cascadelake" else EVERYWHERE)],
+    [(name, *case) for name in QUANTISING for case in (CASES if name in ("cascadelake", "haswell") else EVERYWHERE)],
 )
 def test_product_of_quantised_rows(target: str, bits: int, block: int, zeros: str) -> None:
     spec = choose(bits, block, zeros, TARGETS[target], quantised=True)
-    assert spec.digits == 1
+    assert spec.digits == (0 if bits == 8 and "dot" not in spec.multiply else 1)
     check_sizes(spec, target)
 
 
@@ -158,7 +158,7 @@ def quantised(a: np.ndarray, block: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("target", "is_quantised"), [*((name, False) for name in TARGETS), *((name, True) for name in DOTS)]
+    ("target", "is_quantised"), [*((name, False) for name in TARGETS), *((name, True) for name in QUANTISING)]
 )
 def test_magnitudes(target: str, is_quantised: bool) -> None:
     """Blocks of very different magnitudes, all zeros, of tiny numbers, NaN and infinities."""
@@ -198,7 +198,7 @@ def test_same_bits_on_all_cpus_with_dot_products() -> None:
     ("target", "bits", "is_quantised"),
     [
         *(("cascadelake", 4, is_quantised) for is_quantised in (False, True)),
-        ("alderlake", 4, True),
+        *((name, 4, True) for name in ("alderlake", "haswell", "skylake-avx512")),
         *((name, bits, False) for name, bits in (("haswell", 2), ("haswell", 4))),
         *(("cortex-a72", bits, False) for bits in BITS),
     ],
@@ -207,7 +207,8 @@ def test_inner_loops_keep_to_registers(target: str, bits: int, is_quantised: boo
     cpu = of_any_architecture(target)
     spec = choose(bits, 32, "", cpu, quantised=is_quantised)
     text = assembly(build(spec, cpu.lanes(4)), cpu, prescheduled=spec.prescheduled)
-    multiply_add = r"\t(\{vex\}\s*)?vpdpbusd\t" if spec.multiply == "dot" else r"\t(vfn?madd\w+ps|fmla)\t"
+    of_bytes = {"dot": r"\t(\{vex\}\s*)?vpdpbusd\t", "byte pairs": r"\tvpmaddubsw\t"}
+    multiply_add = of_bytes.get(spec.multiply, r"\t(vfn?madd\w+ps|fmla)\t")
     loops = innermost_loops(text, multiply_add, cpu)
     assert loops
     assert not any(loop.spilled_vectors for loop in loops)
