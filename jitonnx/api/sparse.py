@@ -1,7 +1,7 @@
 """`SparseTensor`: values and where they are, under onnxruntime's names.
 
-It holds the arrays that it is given and computes nothing. No operator of ONNX reads sparse tensors, of
-onnxruntime's SparseToDenseMatMul alone. Models hand them on; what is sparse in a file (initializers, the value of a Constant) is
+It holds the arrays that it is given and computes nothing. No operator of ONNX reads sparse tensors, of onnxruntime's
+SparseToDenseMatMul alone. Models hand them on; what is sparse in a file (initializers, the value of a Constant) is
 filled up as it is loaded.
 """
 
