@@ -62,7 +62,7 @@ class Session:
         from jitonnx.api.sparse import SparseTensor
         from jitonnx.api.values import OrtValue
 
-        sparse = {one.name for one in self.get_inputs() if one.type.startswith("sparse_tensor")}
+        sparse = {one.name for one in self._inputs_meta if one.type.startswith("sparse_tensor")}
         feeds = {
             name: value.numpy() if isinstance(value, OrtValue) and name not in sparse else value
             for name, value in input_dict_ort_values.items()
