@@ -59,13 +59,20 @@ class Session:
         run_options: RunOptions | None = None,
     ) -> list[OrtValue]:
         """`run` on OrtValues, whose elements are not copied, with OrtValues of new memory for outputs."""
+        from jitonnx.api.sparse import SparseTensor
         from jitonnx.api.values import OrtValue
 
+        sparse = {one.name for one in self._inputs_meta if one.type.startswith("sparse_tensor")}
         feeds = {
-            name: value.numpy() if isinstance(value, OrtValue) else value
+            name: value.numpy() if isinstance(value, OrtValue) and name not in sparse else value
             for name, value in input_dict_ort_values.items()
         }
-        return [OrtValue.ortvalue_from_numpy(output) for output in self.run(output_names, feeds, run_options)]
+        return [
+            OrtValue.ort_value_from_sparse_tensor(output)
+            if isinstance(output, SparseTensor)
+            else OrtValue.ortvalue_from_numpy(output)
+            for output in self.run(output_names, feeds, run_options)
+        ]
 
     def run_with_ortvaluevector(
         self,

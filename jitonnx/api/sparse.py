@@ -1,7 +1,8 @@
 """`SparseTensor`: values and where they are, under onnxruntime's names.
 
-It holds the arrays that it is given and computes nothing. No operator of ONNX reads sparse tensors: models hand them
-on, and what is sparse in a file (initializers, the value of a Constant) is filled up as it is loaded.
+It holds the arrays that it is given and computes nothing. No operator of ONNX reads sparse tensors, of onnxruntime's
+SparseToDenseMatMul alone. Models hand them on; what is sparse in a file (initializers, the value of a Constant) is
+filled up as it is loaded.
 """
 
 from __future__ import annotations
@@ -132,6 +133,25 @@ class SparseTensor:
                 f"This sparse tensor does not contain {_NAMES[format]} format; it is in {_NAMES[self._format]} format"
             )
         return self._indices
+
+    def coordinates(self) -> tuple[np.ndarray, np.ndarray]:
+        """Rows and columns of a matrix's values. ValueError for blocks and other ranks. (Not in onnxruntime.)"""
+        if len(self._shape) != 2 or self._format is OrtSparseFormat.ORT_SPARSE_BLOCK_SPARSE:
+            raise ValueError(f"{self._shape} in {_NAMES[self._format]} format; a matrix in COO or CSR(C) is needed")
+        rows, columns = self._shape
+        if self._format is OrtSparseFormat.ORT_SPARSE_CSRC:
+            inner, outer = self._indices
+            places = (np.repeat(np.arange(max(outer.size - 1, 0)), np.diff(outer)), inner)
+        elif self._indices[0].ndim == 2:
+            places = (self._indices[0][:, 0], self._indices[0][:, 1])
+        else:
+            places = (self._indices[0] // max(columns, 1), self._indices[0] % max(columns, 1))
+        for axis, (found, size) in enumerate(zip(places, (rows, columns), strict=True)):
+            if found.size and not 0 <= found.min() <= found.max() < size:
+                raise ValueError(f"an index of axis {axis} is not in a matrix of shape {self._shape}")
+        if places[0].size != self._values.size:
+            raise ValueError(f"{places[0].size} indices for {self._values.size} values")
+        return places
 
     def to_cuda(self, ort_device: OrtDevice) -> NoReturn:
         """RuntimeError: jitonnx has the CPU alone."""

@@ -131,7 +131,7 @@ REFUSED = {
             ("com.microsoft", name)
             for name in (
                 *("ConvTransposeWithDynamicPads", "DecoderMaskedMultiHeadAttention", "DynamicTimeWarping"),
-                *("MaxpoolWithMask", "NhwcMaxPool", "SparseAttention", "SparseToDenseMatMul", "UnfoldTensor"),
+                *("MaxpoolWithMask", "NhwcMaxPool", "SparseAttention", "UnfoldTensor"),
             )
         ],
         "not declared yet",

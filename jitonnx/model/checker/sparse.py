@@ -1,4 +1,4 @@
-"""Sparse tensors: a list of values, and indices that are sorted, unique and in range."""
+"""Sparse tensors: a list of values, and indices that are in range, and should be sorted and unique."""
 
 from __future__ import annotations
 
@@ -26,9 +26,11 @@ def faults(sparse: SparseTensorProto, reader: Reader) -> Iterator[tuple[str, str
     ]
     yield from found
     dims = list(sparse.dims)
-    if not dims or any(dim <= 0 for dim in dims):
-        yield "sparse.dims", f"has the shape {dims}; one dimension is needed at least, and all are positive"
+    if not dims or min(dims) < 0:
+        yield "sparse.dims", f"has the shape {dims}; one dimension is needed at least, and none is negative"
         return
+    if 0 in dims:
+        yield "sparse.empty", f"has the shape {dims}; sizes are positive"
     if found:
         return
     count, indices = list(sparse.values.dims), list(sparse.indices.dims)
@@ -66,4 +68,4 @@ def _index_faults(array: np.ndarray, dims: list[int]) -> Iterator[tuple[str, str
     elif order.any():
         place = int(np.argmax(order))
         pair = f"{array[place].tolist()} and {array[place + 1].tolist()}"
-        yield "sparse.indices", f"has the indices {pair} one behind the other; they ascend, and none is there twice"
+        yield "sparse.order", f"has the indices {pair} one behind the other; they ascend, and none is there twice"

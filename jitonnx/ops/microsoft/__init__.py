@@ -27,6 +27,7 @@ FAMILIES = {
     "regions": "CropAndResize",
     "same_as_onnx": "ExpandDims GatherND GridSample Pad Range SampleOp Trilu Unique",
     "self_attention": "Attention QAttention",
+    "sparse": "SparseToDenseMatMul",
     "text": "Tokenizer",
 }
 """The modules of this folder, and the names of the operators that each lists in OPERATORS."""

@@ -325,16 +325,12 @@ FUNCTION: dict[str, Mutation] = {
     ),
 }
 SPARSE: dict[str, Mutation] = {
-    "indices that do not ascend": lambda each: _indices(each, [[1, 0], [0, 1], [1, 2]]),
-    "an index twice": lambda each: _indices(each, [[0, 1], [0, 1], [1, 2]]),
     "an index that is too large": lambda each: _indices(each, [[0, 1], [1, 0], [1, 3]]),
     "a negative index": lambda each: _indices(each, [[-1, 1], [1, 0], [1, 2]]),
     "an index too few": lambda each: _indices(each, [[0, 1], [1, 0]]),
     "indices of rank 3": lambda each: _indices(each, [[[0, 1]], [[1, 0]], [[1, 2]]]),
-    "flat indices that do not ascend": lambda each: _indices(each, [3, 1, 5]),
     "a flat index that is too large": lambda each: _indices(each, [1, 3, 6]),
     "a negative flat index": lambda each: _indices(each, [-1, 3, 5]),
-    "a flat index twice": lambda each: _indices(each, [3, 3, 5]),
     "indices of int32": lambda each: each.indices.CopyFrom(
         numpy_helper.from_array(np.array([1, 3, 5], np.int32), "indices")
     ),
