@@ -58,10 +58,14 @@ class RoiAlign(Operator):
         if len(x.shape) != 4 or len(rois.shape) != 2 or not context.demand_equal(rois.shape[1], 4):
             raise InferenceError(f"X {x.type} and rois {rois.type}: [N, C, H, W] and [R, 4] expected")
         if len(batch_indices.shape) != 1 or not context.demand_equal(batch_indices.shape[0], rois.shape[0]):
-            raise InferenceError(f"batch_indices {batch_indices.type} should have the shape {[rois.shape[0]]}")
+            raise InferenceError(
+                f"rois {rois.type} and batch_indices {batch_indices.type}: [R, 4] and [R] expected, an index each"
+            )
         if self.output_height < 1 or self.output_width < 1 or self.sampling_ratio < 0:
-            sizes = f"{self.output_height} x {self.output_width}, sampling_ratio {self.sampling_ratio}"
-            raise InferenceError(f"an output of {sizes} is not possible")
+            raise InferenceError(
+                f"output_height {self.output_height}, output_width {self.output_width}, sampling_ratio "
+                f"{self.sampling_ratio}: sizes of at least 1 and a ratio of at least 0 expected"
+            )
         return TensorType(x.dtype, (rois.shape[0], x.shape[1], self.output_height, self.output_width))
 
     def evaluate(self, x: np.ndarray, rois: np.ndarray, batch_indices: np.ndarray) -> np.ndarray:

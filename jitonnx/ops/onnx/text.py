@@ -141,7 +141,7 @@ class TfIdfVectorizer(Operator):
             raise InferenceError(f"X has the type {x.type}; [C] or [N, C] expected")
         self._check()
         if (self.pool_strings is not None) != (x.dtype is DType.STRING):
-            raise InferenceError(f"X is of type {x.dtype.text}, which the pool's n-grams are not of")
+            raise InferenceError(f"X is of type {x.dtype.text}: pool_strings are for strings, pool_int64s for integers")
         return TensorType(DType.FLOAT, (*x.shape[:-1], max(self.ngram_indexes) + 1))
 
     def _check(self) -> None:
@@ -155,12 +155,12 @@ class TfIdfVectorizer(Operator):
                 f"{self.max_skip_count}: 1 <= min <= max and no negative count expected"
             )
         if not self.ngram_indexes or min(self.ngram_indexes) < 0:
-            raise InferenceError(f"ngram_indexes {list(self.ngram_indexes)}: places of the output expected")
-        count = _pool(self)[1]
-        if count != len(self.ngram_indexes) or (self.weights and len(self.weights) != count):
+            raise InferenceError(f"ngram_indexes {list(self.ngram_indexes)}: places of the output, 0 or more, expected")
+        count, given = _pool(self)[1], len(self.ngram_indexes)
+        if count > given or (self.weights and len(self.weights) != given):
             raise InferenceError(
-                f"the pool has {count} n-grams, ngram_indexes {len(self.ngram_indexes)}, "
-                f"weights {len(self.weights or ())} elements"
+                f"the pool has {count} n-grams, ngram_indexes {given}, weights {len(self.weights or ())} elements: an "
+                "index for each n-gram and a weight for each index are needed, or no weights"
             )
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:

@@ -54,6 +54,9 @@ CASES: list[Case] = [
         for weights in ({}, {"weights": WEIGHTS})
     ),
     case("TfIdfVectorizer", 9, ROWS, mode="TF", max_skip_count=5, **{**INTEGERS, "min_gram_length": 2}),
+    case(
+        "TfIdfVectorizer", 9, ROWS, mode="TF", max_skip_count=0, **{**INTEGERS, "ngram_indexes": [4, 0, 1, 2, 6, 5, 9]}
+    ),
     case("TfIdfVectorizer", 9, np.empty((2, 0), np.int64), mode="TF", max_skip_count=0, **INTEGERS),
     case("TfIdfVectorizer", 9, strings("g", "é", "e", "f", "g", "é"), mode="TFIDF", max_skip_count=0, **WORDS),
     # onnxruntime needs a locale of the system's for these: expected is what the text says.
@@ -91,8 +94,15 @@ def test_text(case: Case) -> None:
         (case("StringNormalizer", 10, LINES), r"\[C\] or \[1, C\]"),
         (case("RegexFullMatch", 20, DAYS), "pattern"),
         (case("RegexFullMatch", 20, DAYS, pattern=r"(a)\1"), r"escape \\1"),
-        (case("TfIdfVectorizer", 9, DAYS, mode="TF", max_skip_count=0, **INTEGERS), "string"),
-        (case("TfIdfVectorizer", 9, ROWS, mode="TF", max_skip_count=0, **INTEGERS, weights=[1.0]), "6 n-grams"),
+        (case("TfIdfVectorizer", 9, DAYS, mode="TF", max_skip_count=0, **INTEGERS), "pool_strings are for strings"),
+        (
+            case("TfIdfVectorizer", 9, ROWS, mode="TF", max_skip_count=0, **INTEGERS, weights=[1.0]),
+            "a weight for each index",
+        ),
+        (
+            case("TfIdfVectorizer", 9, ROWS, mode="TF", max_skip_count=0, **{**INTEGERS, "ngram_indexes": [4, 0]}),
+            "6 n-grams",
+        ),
         (case("TfIdfVectorizer", 9, ROWS, mode="TF", max_skip_count=0, **{**INTEGERS, "ngram_counts": [0, 3]}), "part"),
     ],
     ids=str,
