@@ -28,9 +28,31 @@ _COMPUTED = (NUMBERS | BOOLS) - frozenset(HALVES)
 
 
 @overload
-def kernel(function: None = None, **described: Any) -> Callable[[Callable[..., Any]], type[Operator]]: ...
+def kernel(
+    function: None = None,
+    *,
+    domain: str,
+    outputs: Sequence[str],
+    infer: Callable[..., Any],
+    items: Callable[..., Any] | None = None,
+    inputs: Sequence[str] | None = None,
+    types: Collection[DType] = ...,
+    name: str | None = None,
+    cost: int = 4,
+) -> Callable[[Callable[..., Any]], type[Operator]]: ...
 @overload
-def kernel(function: Callable[..., Any], **described: Any) -> type[Operator]: ...
+def kernel(
+    function: Callable[..., Any],
+    *,
+    domain: str,
+    outputs: Sequence[str],
+    infer: Callable[..., Any],
+    items: Callable[..., Any] | None = None,
+    inputs: Sequence[str] | None = None,
+    types: Collection[DType] = ...,
+    name: str | None = None,
+    cost: int = 4,
+) -> type[Operator]: ...
 def kernel(
     function: Callable[..., Any] | None = None,
     *,
