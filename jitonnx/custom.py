@@ -26,6 +26,7 @@ import functools
 from collections.abc import Callable, Collection
 from typing import Any, TypeVar, overload
 
+from jitonnx.codegen.functions.kernels import kernel
 from jitonnx.codegen.functions.scalar import CompiledFunction, compiled, elementwise
 from jitonnx.ir.bodies import Bodies
 from jitonnx.ir.computation import expressions as e
@@ -67,6 +68,7 @@ __all__ = [
     "e",
     "elementwise",
     "internal",
+    "kernel",
     "register",
 ]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 
+import llvmlite.binding as llvm
 import numpy as np
 
 from jitonnx.codegen.code import KernelCode
@@ -11,7 +12,9 @@ from jitonnx.codegen.optimization import emit_object
 from jitonnx.codegen.region import region_kernel
 from jitonnx.codegen.stages import stage_function
 from jitonnx.emit.builder import Kernel
-from jitonnx.emit.module import emit_module
+from jitonnx.emit.module import emit_module, triple_of
+from jitonnx.ir.computation.linked import SYMBOL
+from jitonnx.kernels.custom.spec import CompiledSpec
 from jitonnx.plan.region import RegionSpec
 from jitonnx.target.machine import Target
 
@@ -27,11 +30,20 @@ def kernel_of(code: KernelCode, target: Target) -> Kernel:
     return module.build(code.spec, lanes, **{name: stage for name, stage in stages.items() if stage is not None})  # type: ignore[no-any-return]
 
 
+def _compiled(spec: CompiledSpec, symbol: str, target: Target) -> llvm.ModuleRef:
+    """The module of a user's kernel, under the name and for the CPU that are wanted."""
+    module = llvm.parse_assembly(spec.ir.replace(SYMBOL, symbol))
+    module.triple = triple_of(target)
+    return module
+
+
 def make_object(code: KernelCode, symbol: str, target: Target) -> bytes:
     """Object code that defines the kernel as `symbol`: LLVM IR is emitted, or made by Numba, and optimised."""
     if code.source is not None:
         from jitonnx.codegen.numba.compiling import module_of
 
         return emit_object(module_of(code.source, symbol, target), target)
+    if isinstance(code.spec, CompiledSpec):
+        return emit_object(_compiled(code.spec, symbol, target), target)
     prescheduled = code.spec.prescheduled
     return emit_object(emit_module(kernel_of(code, target), symbol, target, prescheduled), target, prescheduled)

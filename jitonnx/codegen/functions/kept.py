@@ -31,17 +31,27 @@ def kept(function: Callable[..., Any], types: object, make: Callable[[], Scalar]
 
     types: what has a text that says all of it.
     """
+
+    def rows() -> Any:
+        made = make()
+        return tuple(map(int, made.arguments)), e.rows(made.result)
+
+    arguments, nodes = kept_data("scalar function", function, types, rows)
+    return Scalar(tuple(map(DType, arguments)), e.from_rows(nodes))
+
+
+def kept_data(kind: str, function: Callable[..., Any], types: object, make: Callable[[], Any]) -> Any:
+    """What `make` gives, which `marshal` writes, for a function that is compiled as one of a kind; see `kept`."""
     cache = KernelCache()
     try:
         told = (identity.identity(function), types, identity.surroundings())
     except identity.Unknown:
         return make()
     places = (os.path.dirname(__file__), os.path.dirname(e.__file__))
-    key = f"scalar function {source_digest(*places, cache=cache)} {told!r}"
+    key = f"{kind} {source_digest(*places, cache=cache)} {told!r}"
     data = cache.get(key)
     if data is not None:
-        arguments, nodes = marshal.loads(data)
-        return Scalar(tuple(map(DType, arguments)), e.from_rows(nodes))
+        return marshal.loads(data)
     made = make()
-    cache.put(key, marshal.dumps((tuple(map(int, made.arguments)), e.rows(made.result))))
+    cache.put(key, marshal.dumps(made))
     return made

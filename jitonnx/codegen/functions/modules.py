@@ -14,10 +14,15 @@ _PASSES = (
 """They are thorough: what Numba does where Python would raise an exception has to be seen to be out of reach."""
 
 
-def c_function(text: str, name: str) -> Any:
+_MEANINGS = {"NRT_": "memory that it allocates", "Py": "Python objects", "numba_": "what Numba's run time does"}
+_NUMBERS = "a compiled function computes with numbers and `math` alone, and raises no exceptions"
+
+
+def c_function(text: str, name: str, allowed: str = _NUMBERS) -> Any:
     """The C function in a module of Numba's, by llvmlite. Its name is `SYMBOL`; all else is written into it.
 
-    text: of the module, in which one function is a C wrapper. name: what it is for whoever wrote it.
+    text: of the module, in which one function is a C wrapper. name: what it is for whoever wrote it. allowed: what it
+    may do, for the error where it does more.
 
     Raises: TypeError where llvmlite cannot read it, or where the function needs more than numbers and the C library's
     mathematics.
@@ -55,8 +60,10 @@ def c_function(text: str, name: str) -> Any:
     called = {one.name for one in module.functions if one.is_declaration and not one.name.startswith("llvm.")}
     strange = {one for one in called if not MATHEMATICS & {one, one.removesuffix("f")}}
     if strange or list(module.global_variables):
+        needed = sorted(
+            {next((text for start, text in _MEANINGS.items() if one.startswith(start)), one) for one in strange}
+        )
         raise TypeError(
-            f"{name} needs {', '.join(sorted(strange)) or 'memory of its own'}: a compiled function computes with "
-            "numbers and `math` alone, and raises no exceptions"
+            f"{name} needs {', '.join(needed) or 'a table of constants, or other memory of its own'}: {allowed}"
         )
     return entry

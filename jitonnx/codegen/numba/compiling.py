@@ -9,29 +9,24 @@ from __future__ import annotations
 import functools
 import math
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import FunctionType
 from typing import Any
 
 import llvmlite.binding as llvm
 import numba
 import numpy as np
-from numba.core import config as numba_config
 from numba.core import types as numba_types
-from numba.core.compiler_lock import global_compiler_lock
 from numba.core.errors import NumbaError, NumbaPerformanceWarning
-from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
 from jitonnx.codegen.functions.modules import c_function
+from jitonnx.codegen.functions.unoptimised import unoptimised
 from jitonnx.codegen.numba import scalars
 from jitonnx.codegen.numba.source import Source
 from jitonnx.emit.module import triple_of
 from jitonnx.ir.computation.linked import SYMBOL
 from jitonnx.target.machine import Target
 
-config: Any = numba_config
 types: Any = numba_types
 _SIGNATURE = types.void(
     types.CPointer(types.CPointer(types.uint8)), types.CPointer(types.int64), types.int64, types.int64, types.voidptr
@@ -68,19 +63,6 @@ def _scalars() -> dict[str, Any]:
     return namespace
 
 
-@contextmanager
-def _translating() -> Iterator[None]:
-    """Numba does not optimise meanwhile; nobody else's functions are compiled in this process until then."""
-    with global_compiler_lock:
-        cpu_target.target_context.codegen()  # made before, as other functions need it
-        before = config.OPT
-        config.OPT = type(before)(0)
-        try:
-            yield
-        finally:
-            config.OPT = before
-
-
 def _entry_text(source: Source) -> str:
     """The C function's source: arguments are taken from the lists of buffers and sizes."""
     given = [f"{kind}_elements(buffers[{place}], {-below})" for place, kind, below in source.buffers]
@@ -98,7 +80,7 @@ def module_of(source: Source, symbol: str, target: Target) -> llvm.ModuleRef:
     namespace.update((f"{kind}_elements", _elements(kind)) for _, kind, _ in source.buffers)
     exec(compile(f"{source.text}\n\n{_entry_text(source)}", f"<{symbol}>", "exec"), namespace)
     try:
-        with _translating(), warnings.catch_warnings():
+        with unoptimised(), warnings.catch_warnings():
             warnings.simplefilter("ignore", NumbaPerformanceWarning)
             namespace[source.name] = numba.njit(error_model="numpy")(namespace[source.name])
             entry = numba.njit(_SIGNATURE, error_model="numpy")(namespace["entry"])

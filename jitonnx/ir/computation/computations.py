@@ -604,6 +604,22 @@ class Search(Computation):
 
 
 @dataclass(frozen=True)
+class UserKernel(Computation):
+    """A user's function over arrays, compiled: of dense operands it makes dense results.
+
+    function: its name. ir: an LLVM module that defines the kernel as `linked.SYMBOL`, of the kernels' signature.
+    errors: what each of the words behind its operands says when it is set. items: how many independent items it makes
+    the results in. cost: rough nanoseconds for an element of the results.
+    """
+
+    function: str
+    ir: str
+    errors: tuple[str, ...]
+    items: DimLike
+    cost: int
+
+
+@dataclass(frozen=True)
 class Host(Computation):
     """Evaluated on NumPy between native programs: strings, sequences, output shapes that depend on data, cold
     operators."""

@@ -63,6 +63,7 @@ SELECTORS: dict[type[c.Computation], str] = {
     c.IntegerMatMul: "integer_matrices.product_of_matrices",
     c.NBitsMatMul: "nbits.matmul",
     c.TransposedConvolution: "transposed.transposed_convolution",
+    c.UserKernel: "custom.user_kernel",
 }
 """The module of this folder and the function in it; a start imports those that the model needs."""
 

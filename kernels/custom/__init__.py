@@ -1,0 +1,1 @@
+"""Users' kernels: functions over arrays that Numba compiled (`jitonnx.custom.kernel`)."""
