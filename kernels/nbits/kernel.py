@@ -217,9 +217,8 @@ class _NBits:
         w, place = self._place(panel)
         column, done = panel * self.spec.width, code.integer(0)
         for height in heights:
-            together = (
-                _SUMS if code.target.vector_registers >= 32 or not self.digits else _SUMS // (4 if self.pairs else 2)
-            )
+            few_registers = self.digits and code.target.vector_registers < 32
+            together = _SUMS // (4 if self.pairs else 2) if few_registers else _SUMS
             vectors = max(1, min(VECTORS, together // (height * max(1, self.digits))))
             end = done + (count - done) / height * height
             with code.loop(end, done, height) as row, code.loop(self.spec.width, step=vectors * lanes) as part:

@@ -69,8 +69,8 @@ class MatMulNBits(Operator):
 
     accuracy_level is the least that the computation has to hold of an element: 0 and 1 float32, 2 float16, 3 bfloat16,
     4 int8, by blocks. With 3 and 4, products of many rows are those of bfloat16 where the CPU has tile registers for
-    these, which hold more of most elements than int8. Without these, 4 quantises A to int8 where the CPU has dot
-    products of bytes: a = factor * A, factor = max |a| / 127 of each block, as onnxruntime does. Else A is float32.
+    these, which hold more of most elements than int8. Without these, 4 quantises A to int8 where the CPU multiplies
+    bytes: a = factor * A, factor = max |a| / 127 of each block, as onnxruntime does. Else A is float32.
     """
 
     domain = "com.microsoft"

@@ -65,7 +65,7 @@ def matmul(planner: Planner, group: Group, statement: Statement) -> None:
 
 _HOW = {
     0: "few rows by float32",
-    1: "dot products of bytes",
+    1: "products of bytes",
     DIGITS: "few rows by dot products of bytes, three for each float",
 }
 

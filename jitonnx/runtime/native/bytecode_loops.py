@@ -327,7 +327,7 @@ def _finish(module: llvm_ir.Module) -> None:
 
 
 def _iterated_link(module: llvm_ir.Module) -> None:
-    """Carry out a link that is a part of a loop; gives the number of the one that follows, -1 if Python has to look, or has
+    """A link that is a part of a loop; gives the number of the one that follows, -1 if Python has to look, or has
     ended it, and an exception is set."""
     code = FunctionBuilder(module, "i64 jitonnx_chain_iterated(ptr chain, ptr link, ptr slots, ptr watch, i64 next)")
     chain, link, slots, behind = code["chain"], code["link"], code["slots"], code["next"]

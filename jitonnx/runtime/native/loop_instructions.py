@@ -174,7 +174,7 @@ def _hand_on(module: llvm_ir.Module) -> None:
 
 
 def _do(module: llvm_ir.Module) -> None:
-    """Carry out a loop whose inputs are noted; 0 if nothing was done, or Python has ended it, and an exception is set."""
+    """Run a loop whose inputs are noted; 0 if nothing was done, or Python has ended it, and an exception is set."""
     code = FunctionBuilder(module, "i64 jitonnx_loop_do(ptr chain, ptr link, ptr slots, ptr watch)")
     chain, link, slots, looped = code["chain"], code["link"], code["slots"], _looped(code)
     limit = code.call("jitonnx_loop_limit", chain, link, slots)
@@ -208,7 +208,7 @@ def _do(module: llvm_ir.Module) -> None:
 
 
 def _loop_link(module: llvm_ir.Module) -> None:
-    """Carry out a link that is a loop; gives the number of the one that follows. Where nothing was done that is the next, if
+    """A link that is a loop; gives the number of the one that follows. Where nothing was done that is the next, if
     that does the same in another way, or -1 if Python has to do it, or has ended it, and an exception is set.
 
     target: the one behind all that do the same, or -1 where there are no others.
