@@ -151,11 +151,11 @@ class NBitsSpec(KernelSpec):
 
     Few rows, or all with one digit: of each block Σ q A is summed, by `multiply`: "dot" and "signed dot" are dot
     products of bytes, exact integers, one sum for each digit of A; "byte pairs" sums pairs of products in 16 bits, of
-    32 numbers of 4 bits at most, then in 32; "float" sums float32. Then (Σ q A - z Σ A) * factor * s is added to y. `left`
-    and `factors` are what `RowsSpec` gave. Many rows else: TILE_VECTORS vectors of columns are widened into scratch
-    memory, as (q - z) s, and multiplied by tiles of `rows` heights, decreasing, the last 1;
-    `left` goes unread. With `rounded` they are bfloat16 there, and multiplied with `left` in AMX's tile registers,
-    whose blocks have `rows` heights.
+    32 numbers of 4 bits at most, then in 32; "float" sums float32. Then (Σ q A - z Σ A) * factor * s is added to y.
+    `left` and `factors` are what `RowsSpec` gave. Many rows else: TILE_VECTORS vectors of columns are widened into
+    scratch memory, as (q - z) s, and multiplied by tiles of `rows` heights, decreasing, the last 1; `left` goes unread.
+    With `rounded` they are bfloat16 there, and multiplied with `left` in AMX's tile registers, whose blocks have `rows`
+    heights.
 
     Task: a panel of columns, for all rows if these are few, else for task_rows of them.
     """
