@@ -54,7 +54,7 @@ def strides(shape: tuple[int, int, int], last: bool) -> dict[str, int]:
     return {"x_outer": shape[1] * shape[2], "x_step": 1 if last else shape[2], "y_outer": 1 if last else shape[2]}
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("shape", "element", "edge", "python"),
     [((5, 37, 1), "float32", None, True), ((3, 20, 70), "float32", np.nan, False),
@@ -95,7 +95,7 @@ def test_reductions_in_parts_and_of_bytes() -> None:
     agree(KernelCall(spec, UnaryBuffers(x=tensor(x), y=tensor(y)), sizes), [x], [y], 0, False)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", ["softmax", "log_softmax"])
 @pytest.mark.parametrize(
     ("shape", "element", "edge"),

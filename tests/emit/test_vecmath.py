@@ -222,6 +222,7 @@ def test_error_bound(name: str, dtype: type) -> None:
     assert error <= bound, f"{name}({at!r}) is {error:.3f} ulp off"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("cpu", ["haswell", "x86-64-v2"])
 @pytest.mark.parametrize(
     "name",

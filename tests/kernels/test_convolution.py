@@ -400,7 +400,7 @@ def test_other_groups_are_merged_or_direct() -> None:
     assert type(choose(Case((9, 9), 16, 16, groups=4), named("x86-64-v3"))) is GroupedSpec
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("case", [*DIRECT, *GROUPED, *TRANSPOSED], ids=str)
 def test_planes(case: Case, target: str) -> None:
@@ -625,13 +625,13 @@ def problems(draw: Callable[..., Any], pixels: int | None = None) -> Case:
     )
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(case=problems(), vectors=st.sampled_from(((14, 2), (5, 3))))
 def test_direct_on_any_problem(case: Case, vectors: tuple[int, int]) -> None:
     check(case, DirectSpec(host().lanes(4), *vectors), "host")
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     case=problems(),
     tile=st.sampled_from(((9, 2, 3), (5, 3, 2), (14, 1, 8))),
@@ -657,7 +657,7 @@ def test_tiles_of_several_rows_on_any_problem(case: Case) -> None:
         check(case, DirectSpec(host().lanes(4), 3, 2, tile_rows=3), "host")
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     case=problems(), channels=st.sampled_from((16, 40, 100)), tile=st.sampled_from(((1, 6, 2), (1, 4, 3), (3, 3, 1)))
 )
@@ -701,7 +701,7 @@ def test_inputs_of_blocks_are_listed_where_all_of_them_are_copied() -> None:
     assert listed(Case((28, 28), 64, 64, kernel=(7, 7), pads=(3, 3, 3, 3)), narrow) == 1
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(case=problems(), width=st.sampled_from((2, 4, 8)), groups=st.integers(1, 9), pixels=st.sampled_from((3, 14)))
 def test_narrow_groups_on_any_problem(case: Case, width: int, groups: int, pixels: int) -> None:
     case = replace(case, channels=width * groups, outputs=width * groups, groups=groups)
@@ -714,7 +714,7 @@ def test_narrow_groups_on_any_problem(case: Case, width: int, groups: int, pixel
     check(case, replace(spec, x_planes=True, y_planes=True), target, channels_last=False, gap=0)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(case=problems(), tile=st.sampled_from(((1, 14, 2, False), (2, 3, 2, True))), gap=st.sampled_from((0, 3)))
 def test_planes_on_any_problem(case: Case, tile: tuple[int, int, int, bool], gap: int) -> None:
     rows, pixels, vectors, far_taps = tile
@@ -722,7 +722,7 @@ def test_planes_on_any_problem(case: Case, tile: tuple[int, int, int, bool], gap
     check(case, spec, "host", channels_last=False, gap=gap)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(case=problems(), tile=st.sampled_from(((1, 5, 2), (2, 3, 2), (3, 2, 3))))
 def test_tiles_cut_at_padding_on_any_problem(case: Case, tile: tuple[int, int, int]) -> None:
     rows, pixels, vectors = tile
@@ -797,7 +797,7 @@ def test_tiles_are_cut_where_that_leaves_out_taps() -> None:
     assert not spec(128, 12).far_taps and not spec(28, 2).far_taps
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(case=problems(), extra=st.tuples(st.integers(0, 3), st.integers(0, 3)))
 def test_transposed_on_any_problem(case: Case, extra: tuple[int, int]) -> None:
     case = replace(case, transposed=True, strides=(2, 3), out_extra=extra)

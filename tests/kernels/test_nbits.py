@@ -80,7 +80,7 @@ CASES = [
 EVERYWHERE = [(2, 32, "uint8"), (4, 32, ""), (8, 64, "float32")]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("target", "bits", "block", "zeros"),
     [(name, *case) for name in TARGETS for case in (CASES if name in ("host", "haswell") else EVERYWHERE)],
@@ -89,7 +89,7 @@ def test_product(target: str, bits: int, block: int, zeros: str) -> None:
     check_sizes(choose(bits, block, zeros, TARGETS[target]), target)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("target", "bits", "block", "zeros"),
     [(name, *case) for name in QUANTISING for case in (CASES if name in ("cascadelake", "haswell") else EVERYWHERE)],

@@ -176,7 +176,7 @@ def test_hidden_sizes_and_batches(kind: str, linear: bool, batch: int, lanes: in
         _check(Layer(kind, hidden, 4, batch), spec, lanes)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("lanes", WIDTHS)
 @pytest.mark.parametrize(("kind", "linear"), KINDS)
 @pytest.mark.parametrize("batch", [1, 7, 16, 33])
@@ -305,7 +305,7 @@ def test_results_do_not_depend_on_the_split() -> None:
             np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("lanes", WIDTHS)
 @pytest.mark.parametrize(("kind", "linear"), KINDS)
 @pytest.mark.parametrize(("batch", "known"), [(1, True), (1, False), (3, False), (2, True), (6, False)])

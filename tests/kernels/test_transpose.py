@@ -181,7 +181,7 @@ def test_aligned_tiles(itemsize: int, lanes: int) -> None:
         assert (whole == 255).all()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("lanes", WIDTHS)
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("itemsize", [1, 2, 4, 8])

@@ -79,6 +79,7 @@ def test_there_are_as_many_as_onnx_counts() -> None:
     assert len(backend_tests()) == CASES
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", sorted(backend_tests()))
 def test_backend(name: str) -> None:
     if name in ALIGNED:

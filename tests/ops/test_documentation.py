@@ -21,13 +21,14 @@ def examples() -> list[str]:
 
 
 def test_the_example_is_the_code() -> None:
-    declaration, table, sequence, control, composite, custom, _, compiled = examples()
+    declaration, table, sequence, control, composite, custom, _, compiled, kernel = examples()
     assert declaration in (ROOT / "jitonnx" / "ops" / "onnx" / "normalization.py").read_text(encoding="utf-8")
     assert sequence in (ROOT / "jitonnx" / "ops" / "onnx" / "sequence.py").read_text(encoding="utf-8")
     assert control in (ROOT / "jitonnx" / "ops" / "onnx" / "control_flow.py").read_text(encoding="utf-8")
     assert composite in (ROOT / "jitonnx" / "ops" / "microsoft" / "activation.py").read_text(encoding="utf-8")
     assert custom in (ROOT / "tests" / "session" / "test_custom_operators.py").read_text(encoding="utf-8")
     assert compiled in (ROOT / "tests" / "session" / "test_compiled_functions.py").read_text(encoding="utf-8")
+    assert kernel in (ROOT / "tests" / "session" / "test_user_kernels.py").read_text(encoding="utf-8")
     cases = (ROOT / "tests" / "ops" / "onnx" / "test_normalization.py").read_text(encoding="utf-8")
     assert all(line in cases for line in table.splitlines())
 

@@ -19,7 +19,7 @@ def ended(name: str, threads: int, end: str) -> list[float]:
     return [float(line) for line in done.stdout.split()]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("name", "threads"), [*((name, 1) for name in RUNS), ("flat", 2), ("kernel", 2), ("chain", 2)])
 def test_signals_end_runs(name: str, threads: int) -> None:
     assert min(ended(name, threads, "signal")) < MOST_SECONDS

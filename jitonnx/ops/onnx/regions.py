@@ -74,11 +74,12 @@ class RoiAlign(Operator):
         result = np.zeros((len(rois), x.shape[1], height, width), wide.dtype)
         if self._half_pixel:
             corners = corners - corners.dtype.type(0.5)
+        for image in batch_indices:
+            if not 0 <= image < len(x):
+                raise ValueError(f"batch_indices names image {image} of {len(x)}")
         if 0 in x.shape[1:]:
             return result.astype(x.dtype)
         for number, ((left, top, right, bottom), image) in enumerate(zip(corners, batch_indices, strict=True)):
-            if not 0 <= image < len(x):
-                raise ValueError(f"batch_indices names image {image} of {len(x)}")
             rows = self._samples(top, bottom, height, x.shape[2])
             columns = self._samples(left, right, width, x.shape[3])
             if rows.low.size and columns.low.size:
