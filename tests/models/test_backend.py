@@ -1,4 +1,5 @@
 """ONNX's backend tests, all 2,033 of onnx 1.23, through `jitonnx.backend` and onnx's own runner, one by one.
+By default every third: sessions of nearly all these models run in test_node_models.py, too.
 
 The runner makes a session of each model as a file has it and compares with the stored outputs: element types, shapes,
 and values within its own tolerance. What it stores for operators is made by NumPy when the cases are. So it is for
