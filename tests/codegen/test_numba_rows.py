@@ -113,6 +113,7 @@ def test_softmax(shape: tuple[int, int, int], element: str, edge: float | None, 
     agree(call, [x], [y], 3e-6 if element == "float32" else 1e-14, x.size < 500)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("rows", [1, 300])
 @pytest.mark.parametrize("kind", ["layer", "rms"])
 def test_rows_with_stages(rows: int, kind: str) -> None:

@@ -177,6 +177,7 @@ def gradient(xs: Sequence[str], y: str, outputs: Sequence[str], zs: Sequence[str
     )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_operator(case: Case) -> None:
     names = ["" if x is None else f"x{i}" for i, x in enumerate(case.inputs)]

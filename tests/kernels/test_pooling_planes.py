@@ -121,6 +121,7 @@ def channels_last(case: Case, spec: PoolSpec, x: np.ndarray) -> np.ndarray:
 KINDS = [("max", False, 2), ("average", False, 2), ("average", True, 2), ("lp", False, 2), ("lp", False, 3)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("lanes", WIDTHS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("case", CASES)

@@ -207,7 +207,7 @@ def test_unknown_batch_directions_and_lengths(kind: str, linear: bool, lanes: in
         _check(Layer(kind, 20, 5, 3, directions=1, reverse=1), spec, lanes)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("lanes", WIDTHS)
 @pytest.mark.parametrize(("kind", "linear"), KINDS)
 @pytest.mark.parametrize("batch", [1, 2, None])
@@ -220,7 +220,7 @@ def test_weights_in_fixed_point(kind: str, linear: bool, batch: int | None, lane
             _check(layer, replace(spec, parts=2), lanes)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("lanes", WIDTHS)
 @pytest.mark.parametrize(("kind", "linear"), KINDS)
 @pytest.mark.parametrize("batch", [1, 2, None])

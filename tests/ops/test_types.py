@@ -241,6 +241,7 @@ every_version = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.sampled(2)
 @every_version
 def test_every_type_that_is_listed_is_taken(schema: Any) -> None:
     refused = {}

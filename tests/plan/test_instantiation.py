@@ -51,6 +51,7 @@ def compiled_parts(data: Any) -> list[CompiledPlan]:
     return list(engine.codes)  # type: ignore[arg-type]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("source", [boxes.detector, text_models.recogniser, text_models.detector])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_as_python_makes_them(source: Any, threads: int) -> None:

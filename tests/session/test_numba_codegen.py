@@ -47,6 +47,7 @@ def session(model: bytes, codegen: str = "numba", **entries: str) -> InferenceSe
     return InferenceSession(model, options)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("level", [0, 99])
 def test_results_are_equal(level: int) -> None:
     model = made(NODES, ["batch", 33, 70])

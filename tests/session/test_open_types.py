@@ -233,6 +233,7 @@ def array_of(
     return random.integers(0 if kind.kind == "u" else -largest, largest, sizes, dtype=kind, endpoint=True)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("case", "dtype"), CASES)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_compiled_for_any_size(case: Case, dtype: str) -> None:

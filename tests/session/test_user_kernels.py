@@ -213,6 +213,7 @@ def returns(x: Any, y: Any, begin: Any, end: Any) -> Any:
     return x[0]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("function", "said"),
     [

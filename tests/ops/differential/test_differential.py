@@ -47,7 +47,7 @@ ELSEWHERE = {
 }
 """Operators that run graphs, or have cases in another form: where these are."""
 SAME = settings(
-    max_examples=4,
+    max_examples=3,
     deadline=None,
     derandomize=True,
     suppress_health_check=list(HealthCheck),

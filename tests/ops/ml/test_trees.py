@@ -295,6 +295,7 @@ REFUSED = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", [*REGRESSORS, *CLASSIFIERS, *ENSEMBLES], ids=str)
 def test_trees(case: Case) -> None:
     check(case)

@@ -142,6 +142,7 @@ CASES: list[Case] = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_arithmetic(case: Case) -> None:
     check(case)

@@ -112,6 +112,7 @@ CASES += [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_convolution(case: Case) -> None:
     check(case)

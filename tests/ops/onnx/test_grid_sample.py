@@ -134,6 +134,7 @@ CASES: list[Case] = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_grid_sample(case: Case) -> None:
     check(case)

@@ -106,6 +106,7 @@ CASES += [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_pooling(case: Case) -> None:
     check(case)

@@ -115,6 +115,7 @@ CASES.append(case("GRU", 3, *operands("GRU")[:3], hidden_size=HIDDEN, linear_bef
 CASES.append(first_version("GRU", 3, linear_before_reset=1))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_recurrent(case: Case) -> None:
     check(case)
