@@ -33,8 +33,8 @@ def kernels(source: bytes | str, target: Target) -> Iterator[tuple[KernelSpec, l
     graph = load(source).graph
     optimize(graph, 99)
     for code in dict.fromkeys(map(code_of, make_plan(lower(graph), target).calls)):
-        module = emit_module(kernel_of(code, target), "kernel", target, code.spec.prescheduled)
-        if loops := multiplying_loops(emit_assembly(module, target, code.spec.prescheduled), target):
+        module = emit_module(kernel_of(code, target), "kernel", target, prescheduled=code.spec.prescheduled)
+        if loops := multiplying_loops(emit_assembly(module, target, prescheduled=code.spec.prescheduled), target):
             yield code.spec, loops
 
 

@@ -61,7 +61,7 @@ def guarded(in_front: bool = False) -> Iterator[None]:
     with (
         mock.patch.object(CompiledParametricProgram, "_made", noted),
         mock.patch.object(ExecutionContextPool, "prepared", prepared),
-        mock.patch("jitonnx.runtime.executable.make_entry", lambda *_: None),
+        mock.patch("jitonnx.runtime.executable.make_entry", lambda *_, **__: None),
         mock.patch("jitonnx.engine.resized.supported", lambda: False),
         mock.patch("jitonnx.engine.schedule.bytecode_of", lambda *_: {}),
     ):

@@ -198,7 +198,7 @@ class IOBinding:
         if wanted.targets is None:
             outputs = runs.all_outputs(inputs)
         else:
-            placed = runs.run_into(inputs, wanted.targets, self._is_repeated)
+            placed = runs.run_into(inputs, wanted.targets, repeated=self._is_repeated)
             outputs, self._again = placed.outputs, placed.again if wanted.is_all_given else None
         self._results = [outputs[index] for index in wanted.order]
         self._is_repeated = True

@@ -41,7 +41,7 @@ def declared_arg(declared: Declaration) -> NodeArg:
 
 
 def output_arg(
-    declared: Declaration, inferred: TensorType, dimensions: Mapping[str, str], certain: bool = True
+    declared: Declaration, inferred: TensorType, dimensions: Mapping[str, str], *, certain: bool = True
 ) -> NodeArg:
     """An output: what is inferred where that is a number, else what is declared, else what is inferred.
 

@@ -65,7 +65,7 @@ def check_entries(options: SessionOptions) -> None:
             raise InvalidArgument(f"the session configuration entry {key} is {options.entry(key)!r}; give '0' or '1'")
 
 
-def switch(options: SessionOptions, key: str, default: bool) -> bool:
+def switch(options: SessionOptions, key: str, *, default: bool) -> bool:
     """What an entry that is "0" or "1" says."""
     return options.entry(key) == "1" if options.entry(key) else default
 

@@ -262,8 +262,8 @@ def _kernels(
             label=_with_sizes(call.label, sizes),
             origin=call.origin,
             operators=tuple(operators.get(name, "") for name in call.origin),
-            reads=_operands(call, False, sizes, outputs),
-            writes=_operands(call, True, sizes, outputs),
+            reads=_operands(call, written=False, sizes=sizes, outputs=outputs),
+            writes=_operands(call, written=True, sizes=sizes, outputs=outputs),
             sizes=tuple((name, _plain(value)) for name, value in complete.named().items()),
             tasks=tasks,
             threads=threads_for(estimate, tasks, engine.settings.threads),
@@ -306,7 +306,7 @@ def _product(text: str, sizes: Mapping[str, int]) -> str:
 
 
 def _operands(
-    call: KernelCall, written: bool, sizes: Mapping[str, int], outputs: Sequence[str]
+    call: KernelCall, *, written: bool, sizes: Mapping[str, int], outputs: Sequence[str]
 ) -> tuple[ExplainedOperand, ...]:
     """The tensors that a call writes or only reads, each once. Arguments as for `_operand`."""
     arguments: dict[StridedTensor, list[str]] = {}

@@ -15,7 +15,7 @@ _REASON_WIDTH = 70
 _DETAILS_WIDTH = 120
 
 
-def as_text(explanation: Explanation, details: bool = False) -> str:
+def as_text(explanation: Explanation, *, details: bool = False) -> str:
     """The summary, the kernels in order, the nodes, the rewrites.
 
     details: also each kernel's operands, formula and parameters, and every rewrite made and declined.
@@ -27,7 +27,7 @@ def as_text(explanation: Explanation, details: bool = False) -> str:
     if details:
         parts.append("Kernels in detail\n" + "\n\n".join(map(kernel_details, explanation.kernels)))
     parts.append("Nodes of the model\n" + node_table(explanation))
-    parts.append(_rewrites(explanation, details))
+    parts.append(_rewrites(explanation, details=details))
     return "\n\n".join(parts) + "\n"
 
 
@@ -142,7 +142,7 @@ def became(fate: NodeOutcome) -> str:
     return f"kernel {numbers}" + (f" ({fate.text})" if fate.text else "")
 
 
-def _rewrites(explanation: Explanation, details: bool) -> str:
+def _rewrites(explanation: Explanation, *, details: bool) -> str:
     lines = [f"Rewrites made: {_counts(explanation.rewrites) or 'none'}"]
     if details:
         lines += [f"  {entry.rewrite}: {entry.before} → {entry.after}" for entry in explanation.applied]

@@ -324,7 +324,7 @@ class OpenedModel:
             given = type(self._source).__name__
             raise TypeError(f"give the path of an artifact, its bytes or a binary file object, not a {given}")
         try:
-            artifact = open_artifact(self._source, switch(options, VERIFY, False))
+            artifact = open_artifact(self._source, verify_constants=switch(options, VERIFY, default=False))
         except FileNotFoundError as error:
             raise NoSuchFile(
                 f"Load model from {self.path} failed. File doesn't exist (the working directory is {Path.cwd()})"
@@ -348,8 +348,8 @@ class OpenedModel:
     ) -> None:
         """Take everything from an artifact. behind: see `SavedEngine`."""
         self.description = description
-        zeros = switch(self._options, DENORMAL_AS_ZERO, False)
-        engine = SavedEngine(artifact, threads, program_bytes(self._options), zeros, behind)
+        zeros = switch(self._options, DENORMAL_AS_ZERO, default=False)
+        engine = SavedEngine(artifact, threads, program_bytes(self._options), zeros=zeros, behind=behind)
         self._install(BoundEngine(description.inputs, engine))
 
     def _open_cached(self) -> bool:
@@ -360,7 +360,7 @@ class OpenedModel:
         if self.cache_key is None:
             return False
         cache = _kernel_cache(default_directory())
-        artifact = model_cache.open_cached(cache, self.cache_key, switch(options, VERIFY, False))
+        artifact = model_cache.open_cached(cache, self.cache_key, verify=switch(options, VERIFY, default=False))
         if artifact is None:
             return False
         self.opened_as = self.cache_key
@@ -447,7 +447,7 @@ class OpenedModel:
             external_data_folder=options.entry(EXTERNAL_DATA_FOLDER) or None,
             registry=options.registry(),
             strict=options.entry(STRICT) == "1",
-            verify=switch(options, VERIFY, False),
+            verify=switch(options, VERIFY, default=False),
             overrides=options.overrides(),
             format=options.entry(MODEL_FORMAT) or None,
         )
@@ -548,7 +548,7 @@ class OpenedModel:
 
 def _described(model: Model) -> ModelDescription:
     outputs = [
-        output_arg(declared, value.type, model.dimensions, model.graph.assumptions.certain)
+        output_arg(declared, value.type, model.dimensions, certain=model.graph.assumptions.certain)
         for declared, value in zip(model.outputs, model.graph.outputs, strict=True)
     ]
     return ModelDescription(

@@ -92,7 +92,7 @@ class Closable(Protocol):
 class Runs:
     """The runs of a session's model. profile: where times are noted, if they are."""
 
-    def __init__(self, model: OpenedModel, strict: bool, profile: Profile | None) -> None:
+    def __init__(self, model: OpenedModel, *, strict: bool, profile: Profile | None) -> None:
         self._model, self._strict = model, strict
         self._lock = fork_safety.lock()
         """Held where something is done once."""
@@ -239,14 +239,14 @@ class Runs:
                 return outputs
         return self._carefully(main, feeds)
 
-    def run_into(self, feeds: Any, targets: Targets, repeated: bool) -> Placed:
+    def run_into(self, feeds: Any, targets: Targets, *, repeated: bool) -> Placed:
         """All outputs; those with a target are in its memory. InvalidArgument for one that does not fit.
 
         repeated: the run before was on the same memory.
         """
         self.check_open()
         with self._unchanged_files():
-            placed = self._run_into(feeds, targets, repeated)
+            placed = self._run_into(feeds, targets, repeated=repeated)
         again, files = placed.again, self._files_read()
         return placed if again is None or not files else placed._replace(again=lambda: _checked(files, again))
 
@@ -258,7 +258,7 @@ class Runs:
             yield
             check_unchanged(self._files_read())
 
-    def _run_into(self, feeds: Any, targets: Targets, repeated: bool) -> Placed:
+    def _run_into(self, feeds: Any, targets: Targets, *, repeated: bool) -> Placed:
         main, resized = self._model.main, self._resized
         if resized is not None and not repeated:
             made = self._run_resized(resized, main, feeds, targets)

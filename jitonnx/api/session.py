@@ -112,7 +112,7 @@ class InferenceSession(Session):
         self._overridable_meta = [declared_arg(declared) for declared in described.overridable.values()]
         self._outputs_meta = list(described.outputs)
         self._output_names = [output.name for output in self._outputs_meta]
-        self._runs = Runs(self._model, options.entry(STRICT) == "1", profile)
+        self._runs = Runs(self._model, strict=options.entry(STRICT) == "1", profile=profile)
         if profile is not None:
             started, loaded, ended = self._model.times
             profile.add("model_loading", started, loaded)

@@ -36,7 +36,7 @@ def engine_settings(options: SessionOptions, disabled: frozenset[str], threads: 
         _target(options),
         program_bytes=program_bytes(options),
         compile=_compile_mode(options),
-        denormals_as_zero=switch(options, DENORMAL_AS_ZERO, False),
+        denormals_as_zero=switch(options, DENORMAL_AS_ZERO, default=False),
         codegen=_codegen(options),
     )
 
@@ -94,8 +94,8 @@ def _choices(options: SessionOptions) -> Choices:
         known = ", ".join(map(repr, PRECISIONS))
         raise InvalidArgument(f"the session configuration entry {PRECISION} is {precision!r}; give {known} or 'auto'")
     return Choices(
-        winograd=switch(options, WINOGRAD, True),
-        fixed24=switch(options, FIXED24, True),
+        winograd=switch(options, WINOGRAD, default=True),
+        fixed24=switch(options, FIXED24, default=True),
         precision=precision,
         blas=gemm == "blas",
     )

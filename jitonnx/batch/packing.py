@@ -99,12 +99,12 @@ def run_blocks(
                     if count == rows:
                         send()
                     while len(running) >= IN_FLIGHT * threads:
-                        _take(running.popleft(), run, rows if pad else 0, keep_faults)
+                        _take(running.popleft(), run, rows if pad else 0, keep_faults=keep_faults)
                 yield from _done(queue)
             if gathered:
                 send()
             while running:
-                _take(running.popleft(), run, rows if pad else 0, keep_faults)
+                _take(running.popleft(), run, rows if pad else 0, keep_faults=keep_faults)
                 yield from _done(queue)
             yield from _done(queue)
         finally:
@@ -145,12 +145,12 @@ def _run_padded(run: Run, arrays: Arrays, rows: int) -> Arrays:
     return {name: array[:given] for name, array in run(filled).items()}
 
 
-def _take(batch: _Batch, run: Run, rows: int, keep_faults: bool) -> None:
+def _take(batch: _Batch, run: Run, rows: int, *, keep_faults: bool) -> None:
     """Give a batch's outputs to the blocks that its rows are from."""
     try:
         outputs = batch.outputs.result()
     except (Error, ValueError) as error:
-        _take_by_rows(batch.pieces, run, rows, keep_faults, error)
+        _take_by_rows(batch.pieces, run, rows, keep_faults=keep_faults, error=error)
         return
     for piece in batch.pieces:
         own = slice(piece.at, piece.at + piece.end - piece.begin)
@@ -162,7 +162,7 @@ def _give(waiting: _Waiting, begin: int, end: int, outputs: Arrays) -> None:
     waiting.missing -= end - begin
 
 
-def _take_by_rows(pieces: list[_Piece], run: Run, rows: int, keep_faults: bool, error: Exception) -> None:
+def _take_by_rows(pieces: list[_Piece], run: Run, rows: int, *, keep_faults: bool, error: Exception) -> None:
     """A batch failed: row by row it shows which. Where none fails alone the batch's error stands."""
     failed = False
     for piece in pieces:

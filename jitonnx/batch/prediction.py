@@ -297,7 +297,7 @@ def stream(
 
     def batches() -> Iterator[pyarrow.RecordBatch]:
         for block, outputs in itertools.chain(begun, results):
-            made = with_outputs(block, outputs, settings.names, types, settings.keeps)
+            made = with_outputs(block, outputs, settings.names, types, keep_faults=settings.keeps)
             yield made.cast(schema) if made.schema != schema else made
 
     return pa.RecordBatchReader.from_batches(schema, batches())

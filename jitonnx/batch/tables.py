@@ -225,6 +225,7 @@ def with_outputs(
     outputs: Mapping[str, np.ndarray],
     names: Mapping[str, str],
     types: Mapping[str, pyarrow.DataType],
+    *,
     keep_faults: bool,
 ) -> pyarrow.RecordBatch:
     """The block's record batch, with a column for each output. names: the columns of outputs; types: of columns.

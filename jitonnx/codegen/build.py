@@ -46,4 +46,8 @@ def make_object(code: KernelCode, symbol: str, target: Target) -> bytes:
     if isinstance(code.spec, CompiledSpec):
         return emit_object(_compiled(code.spec, symbol, target), target)
     prescheduled = code.spec.prescheduled
-    return emit_object(emit_module(kernel_of(code, target), symbol, target, prescheduled), target, prescheduled)
+    return emit_object(
+        emit_module(kernel_of(code, target), symbol, target, prescheduled=prescheduled),
+        target,
+        prescheduled=prescheduled,
+    )

@@ -182,7 +182,7 @@ class _Compilation:
         except CompileError as error:
             self._errors.append(error)
 
-    def _answered(self, answers: IO[bytes], starting: bool = False) -> bool:
+    def _answered(self, answers: IO[bytes], *, starting: bool = False) -> bool:
         """Wait for something to read; False if nobody wants it any more."""
         with fork_safety.safepoint:
             while not select.select([answers], [], [], LOOK_SECONDS)[0]:

@@ -50,7 +50,7 @@ in a quarter of the time."""
 
 
 def emit_expr(
-    code: KernelBuilder, roots: Sequence[e.Expr], lanes: int, leaf: Leaf, calls: bool = False
+    code: KernelBuilder, roots: Sequence[e.Expr], lanes: int, leaf: Leaf, *, calls: bool = False
 ) -> list[SSAValue]:
     """Compute `roots` on vectors of `lanes`: their values, of half precision the bits.
 
@@ -58,7 +58,7 @@ def emit_expr(
     functions that are used often may be called, for which no more is in registers than these expressions need.
     """
     contracts = not any(map(e.is_quantised, roots))
-    parts = _Parts(code, lanes, leaf, _used_often(roots) if calls else frozenset(), contracts)
+    parts = _Parts(code, lanes, leaf, _used_often(roots) if calls else frozenset(), contracts=contracts)
     for root in roots:
         for node in e.children_first(root):
             parts.add(node)
@@ -78,7 +78,9 @@ class _Parts:
     called: the elementary functions that are called; contracts: whether products and sums may be rounded together.
     """
 
-    def __init__(self, code: KernelBuilder, lanes: int, leaf: Leaf, called: Collection[str], contracts: bool) -> None:
+    def __init__(
+        self, code: KernelBuilder, lanes: int, leaf: Leaf, called: Collection[str], *, contracts: bool
+    ) -> None:
         self._code, self._lanes, self._leaf, self._called = code, lanes, leaf, called
         self._contracts = contracts
         self._values: dict[e.Expr, SSAValue] = {}
@@ -100,7 +102,7 @@ class _Parts:
         elif node.op in self._called:
             self._values[node] = self._code.function(getattr(vecmath, node.op), [self.value(a) for a in node.arguments])
         else:
-            self._values[node] = _operation(node, [self.value(a) for a in node.arguments], self._contracts)
+            self._values[node] = _operation(node, [self.value(a) for a in node.arguments], contracts=self._contracts)
 
     def _add_bits(self, node: e.Expr) -> bool:
         """Note a part of half precision that is rounded already, or compute one that is rounded now; else False."""
@@ -190,7 +192,7 @@ _SHORT = {
 """The operations that take no longer than a call."""
 
 
-def _operation(node: e.Expr, arguments: Sequence[SSAValue], contracts: bool) -> SSAValue:
+def _operation(node: e.Expr, arguments: Sequence[SSAValue], *, contracts: bool) -> SSAValue:
     op, operands = node.op, node.arguments
     if op == "div" and node.dtype.is_integer:
         return simd.divide_integer(*arguments)

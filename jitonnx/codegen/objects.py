@@ -27,6 +27,7 @@ class Objects:
         self,
         progress: Callable[[int, int], None] | None = None,
         stop: threading.Event | None = None,
+        *,
         may_compile: bool = True,
     ) -> dict[str, bytes]:
         """The object code of each symbol. ModelRequiresCompilation if there is none and it may not be made."""

@@ -33,7 +33,7 @@ registers, constants carried into its functions. What is computed twice is found
 kernel, and made none faster by 2 %."""
 
 
-def optimise(module: llvm.ModuleRef, target: Target, prescheduled: bool = False) -> llvm.ModuleRef:
+def optimise(module: llvm.ModuleRef, target: Target, *, prescheduled: bool = False) -> llvm.ModuleRef:
     """Optimise `module` in place; whatever its entry point does not need is dropped.
 
     prescheduled: see `KernelSpec.prescheduled`. Other modules go through LLVM's -O2 pipeline,
@@ -59,13 +59,13 @@ def optimise(module: llvm.ModuleRef, target: Target, prescheduled: bool = False)
     return module
 
 
-def emit_object(module: llvm.ModuleRef, target: Target, prescheduled: bool = False) -> bytes:
+def emit_object(module: llvm.ModuleRef, target: Target, *, prescheduled: bool = False) -> bytes:
     """Optimise `module` and return its object code (ELF on Linux). prescheduled: as for `optimise`."""
-    code: bytes = _machine(target).emit_object(optimise(module, target, prescheduled))
+    code: bytes = _machine(target).emit_object(optimise(module, target, prescheduled=prescheduled))
     return code
 
 
-def emit_assembly(module: llvm.ModuleRef, target: Target, prescheduled: bool = False) -> str:
+def emit_assembly(module: llvm.ModuleRef, target: Target, *, prescheduled: bool = False) -> str:
     """Optimise `module` and return its assembly text, for tests and for people. prescheduled: as for `optimise`."""
-    text: str = _machine(target).emit_assembly(optimise(module, target, prescheduled))
+    text: str = _machine(target).emit_assembly(optimise(module, target, prescheduled=prescheduled))
     return text

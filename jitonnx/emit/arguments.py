@@ -53,7 +53,7 @@ class _Place:
     """What a declaration says of a name besides it. count: how many places it takes; None: one, which is no tuple;
     _ALL: those that are left."""
 
-    def __init__(self, count: int | None = None, fill: object = None, result: bool = False) -> None:
+    def __init__(self, count: int | None = None, fill: object = None, *, result: bool = False) -> None:
         self.count, self.fill, self.result = count, fill, result
 
 
@@ -65,9 +65,9 @@ def result() -> Any:
     return _Place(result=True)
 
 
-def each(count: int, fill: object = None, result: bool = False) -> Any:
+def each(count: int, fill: object = None, *, result: bool = False) -> Any:
     """Declares `count` places under one name, a tuple; fewer values are followed by `fill` if that is given."""
-    return _Place(count, fill, result)
+    return _Place(count, fill, result=result)
 
 
 def rest() -> Any:
@@ -92,7 +92,7 @@ class Arguments(tuple[Any, ...]):
     _places: ClassVar[dict[str, tuple[int, _Place]]] = {}
     """Each name's first place, and what is declared of it."""
 
-    def __init_subclass__(cls, group: bool = False) -> None:
+    def __init_subclass__(cls, *, group: bool = False) -> None:
         at, cls._places = cls.WIDTH, dict(cls._places)
         for name in cls.__annotations__:
             kind = cls.__dict__.get(name) or _ONE

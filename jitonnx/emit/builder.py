@@ -114,7 +114,7 @@ class KernelBuilder:
 
     @contextmanager
     def loop(
-        self, stop: SSAValue | int, start: SSAValue | int = 0, step: SSAValue | int = 1, unroll: bool = False
+        self, stop: SSAValue | int, start: SSAValue | int = 0, step: SSAValue | int = 1, *, unroll: bool = False
     ) -> Iterator[SSAValue]:
         """The block for each index start, start + step, … below stop. LLVM unrolls it only if `unroll`."""
         builder = self.builder
@@ -168,7 +168,7 @@ class KernelBuilder:
         self.builder.fence("seq_cst")
 
     def subroutine(
-        self, name: str, arguments: Sequence[SSAValue | Pointer], body: Callable[..., None], inline: bool = True
+        self, name: str, arguments: Sequence[SSAValue | Pointer], body: Callable[..., None], *, inline: bool = True
     ) -> None:
         """Call the function `name` of this module; at its first use, body(code, *parameters) emits it.
 

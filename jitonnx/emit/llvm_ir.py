@@ -332,7 +332,7 @@ class Function(Value):
 class Module:
     """Functions for one triple. prescheduled: their loops are to run as they are written (`IRBuilder.advanced`)."""
 
-    def __init__(self, triple: str, prescheduled: bool = False) -> None:
+    def __init__(self, triple: str, *, prescheduled: bool = False) -> None:
         self.triple, self.prescheduled = triple, prescheduled
         self.globals: dict[str, Function] = {}
         self._tables: dict[str, str] = {}
@@ -446,7 +446,7 @@ class IRBuilder:
 
     # ------------------------------------------------------------ what is appended
 
-    def _pure(self, typ: Type, text: str, counts: bool = True) -> Value:
+    def _pure(self, typ: Type, text: str, *, counts: bool = True) -> Value:
         """What an operation without effects gives: it is computed once where control comes through the first place."""
         found = self.block.computed(text)
         if found is None:
@@ -637,7 +637,7 @@ class IRBuilder:
         return self._pure(result, f"call {flags}{result} {function.reference}({', '.join(map(str, arguments))})")
 
     def asm(
-        self, kind: FunctionType, text: str, constraints: str, arguments: Sequence[Value], side_effect: bool
+        self, kind: FunctionType, text: str, constraints: str, arguments: Sequence[Value], *, side_effect: bool
     ) -> Instruction:
         effect = "sideeffect " if side_effect else ""
         call = f'call {kind.result} asm {effect}"{text}", "{constraints}"({", ".join(map(str, arguments))})'
@@ -703,10 +703,10 @@ class IRBuilder:
         self._terminate("ret void")
 
     @contextmanager
-    def if_then(self, condition: Value, likely: bool | None = None) -> Iterator[None]:
+    def if_then(self, condition: Value, *, likely: bool | None = None) -> Iterator[None]:
         """The block if the condition holds."""
         yes, end = self.append_basic_block("if"), self.append_basic_block("endif")
-        self._weigh(self.cbranch(condition, yes, end), likely)
+        self._weigh(self.cbranch(condition, yes, end), likely=likely)
         self.position_at_end(yes)
         yield
         if not self.block.terminated:
@@ -715,11 +715,11 @@ class IRBuilder:
 
     @contextmanager
     def if_else(
-        self, condition: Value, likely: bool | None = None
+        self, condition: Value, *, likely: bool | None = None
     ) -> Iterator[tuple[AbstractContextManager[None], AbstractContextManager[None]]]:
         """Two blocks: what is done if the condition holds, and if not."""
         yes, no, end = (self.append_basic_block(name) for name in ("if", "else", "endif"))
-        self._weigh(self.cbranch(condition, yes, no), likely)
+        self._weigh(self.cbranch(condition, yes, no), likely=likely)
 
         @contextmanager
         def within(block: Block) -> Iterator[None]:
@@ -731,7 +731,7 @@ class IRBuilder:
         yield within(yes), within(no)
         self.position_at_end(end)
 
-    def _weigh(self, branch: Instruction, likely: bool | None) -> None:
+    def _weigh(self, branch: Instruction, *, likely: bool | None) -> None:
         if likely is not None:
             weights = "i32 99, i32 1" if likely else "i32 1, i32 99"
             branch.set_metadata("prof", self.module.metadata(f'!{{!"branch_weights", {weights}}}'))

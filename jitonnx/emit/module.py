@@ -24,8 +24,8 @@ memory."""
 class _Module(llvm_ir.Module):
     """A module of code for one CPU."""
 
-    def __init__(self, target: Target, prescheduled: bool = False) -> None:
-        super().__init__(triple_of(target), prescheduled)
+    def __init__(self, target: Target, *, prescheduled: bool = False) -> None:
+        super().__init__(triple_of(target), prescheduled=prescheduled)
         self.target = target
         self.linked: dict[str, str] = {}
         """Modules in LLVM's text that define functions which this one calls, by the functions' names."""
@@ -33,13 +33,13 @@ class _Module(llvm_ir.Module):
         """The functions of stages by what they are made of (`Epilogue`)."""
 
 
-def emit_module(kernel: Kernel, symbol: str, target: Target, prescheduled: bool = False) -> llvm.ModuleRef:
+def emit_module(kernel: Kernel, symbol: str, target: Target, *, prescheduled: bool = False) -> llvm.ModuleRef:
     """The unoptimised module of `kernel` for `target`, which defines it as the C function `symbol` of `SIGNATURE`.
 
     Everything but `symbol` has internal linkage, so that optimisation can inline and drop it. prescheduled: the loops
     are to run as they are written (`KernelSpec.prescheduled`).
     """
-    module = _Module(target, prescheduled)
+    module = _Module(target, prescheduled=prescheduled)
     function = llvm_ir.Function(module, SIGNATURE, symbol)
     buffers, sizes, begin, end, scratch = function.args
     code = KernelBuilder(llvm_ir.IRBuilder(function.append_basic_block()), (buffers, sizes, scratch))

@@ -8,7 +8,7 @@ from jitonnx.emit import llvm_ir
 class ElementType:
     """One element type; there is one object of each. `str` of it is NumPy's name."""
 
-    def __init__(self, name: str, bitwidth: int, llvm: llvm_ir.Type, signed: bool = True) -> None:
+    def __init__(self, name: str, bitwidth: int, llvm: llvm_ir.Type, *, signed: bool = True) -> None:
         self.name, self.bitwidth, self.signed = name, bitwidth, signed
         self.llvm = self.memory = llvm
         """It is the type as a value, and as it lies in memory."""
@@ -24,8 +24,8 @@ class Float(ElementType):
 class Integer(ElementType):
     """Integers, signed or not."""
 
-    def __init__(self, bitwidth: int, signed: bool) -> None:
-        super().__init__(f"{'' if signed else 'u'}int{bitwidth}", bitwidth, llvm_ir.IntType(bitwidth), signed)
+    def __init__(self, bitwidth: int, *, signed: bool) -> None:
+        super().__init__(f"{'' if signed else 'u'}int{bitwidth}", bitwidth, llvm_ir.IntType(bitwidth), signed=signed)
         self.minval, self.maxval = (-(1 << (bitwidth - 1)) if signed else 0), (1 << (bitwidth - signed)) - 1
 
 

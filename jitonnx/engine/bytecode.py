@@ -77,7 +77,7 @@ class VariableScope:
     """The dimension variables of a graph, by name, with those of the graphs around it."""
 
     def __init__(
-        self, writer: Writer, own: Iterable[str], outer: VariableScope | None = None, repeated: bool = False
+        self, writer: Writer, own: Iterable[str], outer: VariableScope | None = None, *, repeated: bool = False
     ) -> None:
         self._writer, self._outer = writer, outer
         self.repeated: bool = repeated or (outer is not None and outer.repeated)
@@ -191,7 +191,7 @@ class Writer:
         if outer in self.counted:
             self.counted.add(inner)
 
-    def place(self, value: Value, given: bool = False) -> int:
+    def place(self, value: Value, *, given: bool = False) -> int:
         """A place for a value that is moved there, or put there by a link. given: it may be an array as a caller gives
         them, which is looked at again when it is read."""
         place = self._put(value)

@@ -72,7 +72,7 @@ class Iteration:
     """
 
     def __init__(
-        self, loadable: Loadable, given: Sequence[tuple[int, ...]], first: int, carried: int, counts: bool
+        self, loadable: Loadable, given: Sequence[tuple[int, ...]], first: int, carried: int, *, counts: bool
     ) -> None:
         self.loadable = loadable
         specs = list(loadable.program.outputs)[first:]
@@ -205,7 +205,7 @@ class LoopStep:
     def write_body(self, writer: Writer, scope: VariableScope, context: StepContext) -> None:
         """Write links of a chain for all that an iteration does, and around them; these do any iterations: of sizes
         that change, too, and none. NotBytecode where they can't be."""
-        if not self.compiled.chainable(bool(self.names)):
+        if not self.compiled.chainable(sized=bool(self.names)):
             raise NotBytecode("Python has a part in making its programs")
         parts, graph = self.parts, self.body.graph
         bound = bindings_by_value(graph)
@@ -343,7 +343,7 @@ class LoopStep:
             check_equal(a, b, sizes)
         self.latest = sizes
         loadable = self.compiled.loadable(sizes, self.threads, self.frames)
-        return Iteration(loadable, key[1], self._first, len(self.carried), self._counts)
+        return Iteration(loadable, key[1], self._first, len(self.carried), counts=self._counts)
 
 
 class _Loop:
@@ -458,7 +458,7 @@ class _Loop:
         self._place_rows(words)
         buffers = self._place_carried(words, programs, several=limit - number > 1)
         addresses = [one.loadable.address for one in programs]
-        words.fill(addresses, steady, number + step.first, limit + step.first)
+        words.fill(addresses, steady=steady, number=number + step.first, limit=limit + step.first)
         end = LoopEnd(chains_driver().loop(words.address))
         if self.seconds is not None:
             self.seconds += words.nanoseconds * 1e-9
@@ -487,7 +487,7 @@ class _Loop:
                 bases[state] = array.ctypes.data
         for scan, array, back in zip(step.scan_places, self._scanned, self._step.reads_back, strict=True):
             if scan is not None:
-                words.follow(scan, array, number, bool(back))
+                words.follow(scan, array, number, back=bool(back))
         if step._first:
             bases[len(step.body.inputs)] = words.condition
 
@@ -496,10 +496,10 @@ class _Loop:
         for place, (array, back) in enumerate(
             zip(self._rows, self._step.writes_back, strict=True), self._step.row_place
         ):
-            words.follow(place, array, self._number, bool(back))
+            words.follow(place, array, self._number, back=bool(back))
 
     def _place_carried(
-        self, words: Words, programs: Sequence[Iteration], several: bool
+        self, words: Words, programs: Sequence[Iteration], *, several: bool
     ) -> list[tuple[np.ndarray, np.ndarray]]:
         """The buffers that hold what is carried in turn, the second of no bytes unless there are several iterations."""
         buffers, grown = [], self._step.grown
@@ -608,15 +608,15 @@ class Words:
 
     def begin(self, program: Loadable) -> None:
         """Put in all but addresses and numbers that each run puts in."""
-        self.fill([program.address], True, 0, 0)
+        self.fill([program.address], steady=True, number=0, limit=0)
 
-    def follow(self, place: int, array: np.ndarray, position: int, back: bool = False) -> None:
+    def follow(self, place: int, array: np.ndarray, position: int, *, back: bool = False) -> None:
         """Have an operand be the row of an array at a position, from its end if `back`, and move on by a row."""
         stride = array.strides[0]
         first = len(array) - 1 - position if back else position
         self.bases[place], self.strides[place] = array.ctypes.data + first * stride, -stride if back else stride
 
-    def fill(self, programs: Sequence[int], steady: bool, number: int, limit: int) -> None:
+    def fill(self, programs: Sequence[int], *, steady: bool, number: int, limit: int) -> None:
         """Put in what native code reads. programs: addresses; number, limit: of the iterations to do."""
         step, parts = self._step, self.parts
         bases, strides, carried, table, flags, condition, stamps, sums, _ = [

@@ -161,11 +161,11 @@ def partition(graph: Graph, on_host: Mapping[Node, str]) -> list[Part]:
         level = 1 if host else 0
         for value in node.inputs:
             if value is not None and value in made:
-                level = max(level, _behind(made[value], host))
+                level = max(level, _behind(made[value], host=host))
         for name in needed_variables(node):
             binding = graph.bindings.get(name)
             if binding is not None and binding.value in made:
-                level = max(level, _measured(made[binding.value], host))
+                level = max(level, _measured(made[binding.value], host=host))
         levels.setdefault(level, []).append(node)
         made.update((value, level) for value in node.outputs)
     parts: list[Part] = []
@@ -177,11 +177,11 @@ def partition(graph: Graph, on_host: Mapping[Node, str]) -> list[Part]:
     return parts
 
 
-def _behind(level: int, host: bool) -> int:
+def _behind(level: int, *, host: bool) -> int:
     """The first level that can read what another gives."""
     return level if level % 2 == host else level + 1
 
 
-def _measured(level: int, host: bool) -> int:
+def _measured(level: int, *, host: bool) -> int:
     """The first level that can know the sizes of what another gives: native code of that level does not yet."""
-    return level + 2 if not host and level % 2 == 0 else _behind(level, host)
+    return level + 2 if not host and level % 2 == 0 else _behind(level, host=host)

@@ -142,7 +142,7 @@ class Engine(ModelEngine):
         pending: PendingCode | None = None,
     ) -> None:
         table_bytes, frame_bytes = split_memory(settings.program_bytes)
-        self.frames = frames or ExecutionContextPool(frame_bytes, settings.denormals_as_zero)
+        self.frames = frames or ExecutionContextPool(frame_bytes, zeros=settings.denormals_as_zero)
         self.settings, self.cache, self.progress, self.executor = settings, cache, progress, executor
         self.stop, self.pending = stop, pending or PendingCode(settings.threads)
         self.target = settings.target or host()
@@ -478,7 +478,7 @@ class Engine(ModelEngine):
         given = {name for kind in self._input_types for dim in kind.shape or () for name in variables(dim)}
         return variables(pair[0]) | variables(pair[1]) <= given
 
-    def when(self, lasting: bool = False) -> When:
+    def when(self, *, lasting: bool = False) -> When:
         """When an engine for other inputs is made. lasting: it serves many sets of shapes, or there is but one."""
         mode = self.settings.compile
         if self.executor is None or mode in (CompileMode.BEFORE, CompileMode.CACHED):
@@ -487,7 +487,7 @@ class Engine(ModelEngine):
             return When.AGAIN
         return When.BACKGROUND if mode is CompileMode.BACKGROUND else When.NOW
 
-    def _other(self, shapes: Shapes, when: When | None = None, ask: bool = True) -> Engine | None:
+    def _other(self, shapes: Shapes, when: When | None = None, *, ask: bool = True) -> Engine | None:
         """An engine for inputs that this one has no plan for; None while it is left to the background.
 
         when: it is made, if not at the usual time. ask: for it, if it is one of those that are left to the background.

@@ -182,14 +182,14 @@ def plan_native(graph: Graph, target: Target, choices: Choices) -> Plan | dict[N
         except UnplannableError as error:
             return {error.node: error.reason}
         except PlanningDefect as defect:
-            found = _without(defect, lowered, apart, choices.caution > Caution.NONE)
+            found = _without(defect, lowered, apart, plain=choices.caution > Caution.NONE)
             if found:
                 return found
             if not defect.groups:
                 choices = replace(choices, caution=Caution.FUSION)
 
 
-def _without(defect: PlanningDefect, lowered: Lowered, apart: set[Node], plain: bool) -> dict[Node, str]:
+def _without(defect: PlanningDefect, lowered: Lowered, apart: set[Node], *, plain: bool) -> dict[Node, str]:
     """The nodes to leave to the host where the planner failed; none: plan anew, with what is `apart` by now.
 
     plain: nothing was fused anyway.

@@ -53,6 +53,7 @@ class RunnableProgram:
         program: Program,
         common: Common,
         threads: int,
+        *,
         keep_gil: bool,
         frames: ExecutionContextPool | None = None,
         tables: Tables | None = None,
@@ -93,14 +94,16 @@ class CompiledParametricProgram:
     def program(self, sizes: Mapping[str, int], threads: int, frames: ExecutionContextPool) -> RunnableProgram:
         """The program for values of the dimension variables."""
         program, tables = self._made(sizes, threads)
-        return RunnableProgram(program, self._common, threads, self.outline.is_short(program), frames, tables)
+        return RunnableProgram(
+            program, self._common, threads, keep_gil=self.outline.is_short(program), frames=frames, tables=tables
+        )
 
     def loadable(self, sizes: Mapping[str, int], threads: int, frames: ExecutionContextPool) -> Loadable:
         """The same as native loops run it."""
         program, tables = self._made(sizes, threads)
-        return Loadable(program, self._common, threads, frames.zeros, tables)
+        return Loadable(program, self._common, threads, zeros=frames.zeros, tables=tables)
 
-    def chainable(self, sized: bool) -> bool:
+    def chainable(self, *, sized: bool) -> bool:
         """Whether native code can make and run all programs. sized: there are several, by sizes."""
         if any(dtype.hasobject for kinds in self._native.kinds for dtype in kinds.dtypes):
             return False

@@ -112,7 +112,7 @@ class NativeStep:
 
     def write(self, writer: Writer, scope: VariableScope, context: StepContext) -> None:
         """Write the step's link of a chain. NotBytecode where it can be no part of one."""
-        if not self.compiled.chainable(bool(self.names)):
+        if not self.compiled.chainable(sized=bool(self.names)):
             raise NotBytecode("Python has a part in making its programs")
         writer.segment(self, scope, context)
 

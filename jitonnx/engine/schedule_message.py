@@ -147,7 +147,9 @@ class _Writer:
 
     def value(self, value: Value) -> int:
         if value not in self._values:
-            elements = None if value.contents is None else self._elements(value.contents, value.dtype is DType.STRING)
+            elements = (
+                None if value.contents is None else self._elements(value.contents, texts=value.dtype is DType.STRING)
+            )
             self._values[value] = len(self.rows)
             self.rows.append((value.name, self._type(value.type), elements, value.measured))
         return self._values[value]
@@ -155,7 +157,7 @@ class _Writer:
     def values(self, values: Sequence[Value]) -> list[int]:
         return [self.value(value) for value in values]
 
-    def _elements(self, array: np.ndarray, texts: bool = False) -> Sequence[Any]:
+    def _elements(self, array: np.ndarray, *, texts: bool = False) -> Sequence[Any]:
         if texts or array.dtype.kind in "UT" or (array.dtype == object and all(isinstance(s, str) for s in array.flat)):
             return "texts", array.shape, [str(text) for text in array.flat]
         if array.dtype == object:
@@ -189,7 +191,7 @@ class _Writer:
 class _Reader:
     def __init__(self, message: Message, arrays: Sequence[Array]) -> None:
         self._known, self._arrays = expressions(message["expressions"]), arrays
-        self._values = [self._value(*row) for row in message["values"]]
+        self._values = [self._value(*row, measured=measured) for *row, measured in message["values"]]
 
     def graph(self, row: Message) -> tuple[Graph, tuple[Segment | LoopNode | HostNode, ...]]:
         graph = Graph()
@@ -248,7 +250,7 @@ class _Reader:
         }
         return read[kind](told)
 
-    def _value(self, name: str, kind: Any, elements: Any, measured: bool) -> Value:
+    def _value(self, name: str, kind: Any, elements: Any, *, measured: bool) -> Value:
         value = Value(name, self._type(*kind), None if elements is None else self._elements(*elements))
         value.measured = measured
         return value

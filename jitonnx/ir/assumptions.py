@@ -40,6 +40,7 @@ class Assumptions:
     def __init__(
         self,
         examples: Mapping[str, int] | None = None,
+        *,
         demands_only: bool = False,
         untold: frozenset[str] = frozenset(),
     ) -> None:
@@ -78,7 +79,7 @@ class Assumptions:
 
     def apart(self) -> Assumptions:
         """Assumptions of their own, without a note, that answer as these do."""
-        other = Assumptions(self.examples, self.demands_only, self.untold)
+        other = Assumptions(self.examples, demands_only=self.demands_only, untold=self.untold)
         other.substitutions, other.taken = self.substitutions, self.taken
         return other
 

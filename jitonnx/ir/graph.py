@@ -286,7 +286,7 @@ class Graph:
             types = tuple(self._settled(type) for type in types)
         return types, contents
 
-    def _settle(self, value: Value, signed: bool) -> None:
+    def _settle(self, value: Value, *, signed: bool) -> None:
         """Follow a value's elements back to what a run computes; that becomes variables, in place.
 
         signed: the value itself does not; what it follows from may.

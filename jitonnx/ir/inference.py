@@ -17,14 +17,21 @@ from jitonnx.ir.operator import DataDependentError, InferenceError
 from jitonnx.ir.types import Shape
 
 if TYPE_CHECKING:
+    from typing import Protocol
+
     from jitonnx.ir.graph import Value
+
+    class Follow(Protocol):
+        """Follows a value's elements back to what a run computes, in place, see `Graph`."""
+
+        def __call__(self, value: Value, *, signed: bool) -> None: ...
 
 
 def _nobody() -> str:
     return ""
 
 
-def _nothing(value: Value, signed: bool) -> None:
+def _nothing(value: Value, *, signed: bool) -> None:
     """Elements that are not known stay so."""
 
 
@@ -39,7 +46,8 @@ class InferenceContext:
         self,
         assumptions: Assumptions,
         node: Callable[[], str] = _nobody,
-        follow: Callable[[Value, bool], None] = _nothing,
+        follow: Follow = _nothing,
+        *,
         deciding: bool = False,
     ) -> None:
         self.assumptions, self._node, self._follow, self.deciding = assumptions, node, follow, deciding
@@ -84,7 +92,7 @@ class InferenceContext:
         examples = self.assumptions.examples
         return examples is not None and variables(a) | variables(b) <= examples.keys() and self.assume_equal(a, b)
 
-    def decide_order(self, a: DimLike, b: DimLike, equal_only: bool = False) -> int | None:
+    def decide_order(self, a: DimLike, b: DimLike, *, equal_only: bool = False) -> int | None:
         """Which of two sizes is larger where that is not certain: -1, 0 or 1 as a < b, a = b or a > b. It is assumed.
 
         equal_only: it does not matter which is larger, only whether they are equal. None where nothing is to be
@@ -101,7 +109,7 @@ class InferenceContext:
         larger, smaller = (a, b) if order > 0 else (b, a)
         return order if self.assume_equal(maximum(larger, smaller + 1), larger) else None
 
-    def _decide(self, a: DimLike | None, b: DimLike | None, demanded: bool) -> bool:
+    def _decide(self, a: DimLike | None, b: DimLike | None, *, demanded: bool) -> bool:
         if a is None or b is None:  # what broadcasting gives, where nothing may be assumed
             if not demanded:
                 raise DataDependentError("a size follows from others that are broadcast")
@@ -115,10 +123,10 @@ class InferenceContext:
             raise DataDependentError(f"whether {a} and {b} are equal depends on the sizes")
         if not self.assumptions.hold(a, b):
             return False
-        self._note(a, b, demanded)
+        self._note(a, b, demanded=demanded)
         return True
 
-    def _note(self, a: DimLike, b: DimLike, demanded: bool) -> None:
+    def _note(self, a: DimLike, b: DimLike, *, demanded: bool) -> None:
         self.assumptions.note(a, b, self._node() if demanded else "")
 
     # ------------------------------------------------------------ shapes
@@ -163,7 +171,7 @@ class InferenceContext:
 
     # ------------------------------------------------------------ elements of inputs
 
-    def constant_of(self, value: Value | None, what: str, signed: bool = False) -> list[Any]:
+    def constant_of(self, value: Value | None, what: str, *, signed: bool = False) -> list[Any]:
         """Elements of an input that shapes depend on, as a list of integers and dimension expressions.
 
         Elements that a run computes become dimension variables, which stand for sizes: a run in which one of them is
@@ -174,7 +182,7 @@ class InferenceContext:
         if value is None:
             raise InferenceError(f"input {what} is absent")
         if value.contents is None or signed:
-            self._follow(value, signed)
+            self._follow(value, signed=signed)
         if value.contents is None or (signed and value.measured):
             raise DataDependentError(f"the output's shape depends on the values of {what} ({value.name!r})")
         return list(value.contents.ravel().tolist())
@@ -196,7 +204,7 @@ def broadcast_for_all_sizes(shapes: Sequence[Sequence[DimLike]]) -> Shape | None
 class _Exact(InferenceContext):
     """The context where sizes are numbers. DataDependentError about others."""
 
-    def _note(self, a: DimLike, b: DimLike, demanded: bool) -> None:
+    def _note(self, a: DimLike, b: DimLike, *, demanded: bool) -> None:
         raise DataDependentError(f"whether {a} and {b} are equal depends on the sizes")
 
 

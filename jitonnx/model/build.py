@@ -55,7 +55,7 @@ class _Call(NamedTuple):
 class Builder:
     """Builds the graphs of one model."""
 
-    def __init__(self, model: ModelProto, reader: TensorReader, registry: Registry, in_order: bool) -> None:
+    def __init__(self, model: ModelProto, reader: TensorReader, registry: Registry, *, in_order: bool) -> None:
         """model: as the checker found it sound. in_order: whether all its nodes are in topological order."""
         self._reader, self._registry, self._in_order = reader, registry, in_order
         self.custom = False
@@ -128,6 +128,7 @@ class Builder:
         outer: Scope,
         user: Scope,
         node: NodeProto,
+        *,
         ranked: bool = True,
     ) -> Graph:
         """A graph among a node's attributes, closed.

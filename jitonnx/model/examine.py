@@ -98,5 +98,5 @@ def check_built(walk: Walk, builder: Builder) -> None:
             place = Place(where, value=info.name)
             if text := contradiction(value.type, info):
                 walk.add("types.mismatch", text, place)
-            elif text := other_shape(value, declaration(info), certain):
+            elif text := other_shape(value, declaration(info), certain=certain):
                 walk.add("shapes.mismatch", text, place)

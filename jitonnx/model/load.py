@@ -67,7 +67,7 @@ def load(
     walk.report.raise_first()
     if verify:
         _verify(walk, reader)
-    builder = Builder(proto, reader, registry, walk.sorted)
+    builder = Builder(proto, reader, registry, in_order=walk.sorted)
     graph = builder.main(proto.graph)
     outputs = [declaration(info) for info in proto.graph.output]
     texts = [text for text in dict.fromkeys(each.text for each in walk.report if each.rule == "operators.experimental")]
@@ -76,7 +76,7 @@ def load(
     for value, info, declared in zip(graph.outputs, proto.graph.output, outputs, strict=True):
         if text := contradiction(value.type, info):
             raise Fail(text)
-        text = other_shape(value, declared, graph.assumptions.certain)
+        text = other_shape(value, declared, certain=graph.assumptions.certain)
         if text and strict:
             raise Fail(text)
         if text:
@@ -123,7 +123,7 @@ def examined(proto: ModelProto, reader: TensorReader, known: Registry = default_
     walk = Walk(proto, known, Report(), reader, thorough=True)
     walk.run()
     check_files(walk, reader)
-    check_built(walk, Builder(proto, reader, known, walk.sorted))
+    check_built(walk, Builder(proto, reader, known, in_order=walk.sorted))
     return walk.report
 
 

@@ -145,7 +145,7 @@ def contradiction(type: Type, info: ValueInfoProto) -> str:
     )
 
 
-def other_shape(value: Value, declared: Declaration, certain: bool) -> str:
+def other_shape(value: Value, declared: Declaration, *, certain: bool) -> str:
     """What is wrong if a value has another shape than the file says; "" if nothing is.
 
     certain: it has the shape that was inferred whatever is fed, and not only for usual sizes: the file may know better.

@@ -184,7 +184,7 @@ class _Machine:
     than a match goes.
     """
 
-    def __init__(self, tree: Tree, backward: bool = False, anywhere: bool = False, prefers: bool = False) -> None:
+    def __init__(self, tree: Tree, *, backward: bool = False, anywhere: bool = False, prefers: bool = False) -> None:
         self._backward, self._anywhere, self._prefers = backward, anywhere, prefers
         self._nodes: list[tuple[Character | Edge | None, tuple[int, ...]]] = [(None, ())]
         """What a place asks for, and the places behind it. The first is `_MATCH`."""

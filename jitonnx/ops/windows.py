@@ -72,6 +72,7 @@ def slide(
     dilations: Sequence[int] | None,
     pads: Sequence[int] | None,
     auto_pad: str,
+    *,
     ceil_mode: bool = False,
 ) -> Windows:
     """The windows of Conv and the pools over an input of spatial size `size`, by ONNX's attributes.
@@ -96,13 +97,17 @@ def slide(
     else:
         check_auto_pad(auto_pad)
         before, after = split_pads(None if auto_pad == "VALID" else pads, rank)
-        output = tuple(_steps(*axis, ceil_mode) for axis in zip(size, covers, strides, before, after, strict=True))
+        output = tuple(
+            _steps(*axis, ceil_mode=ceil_mode) for axis in zip(size, covers, strides, before, after, strict=True)
+        )
         if not all(context.demand_equal(maximum(out, 0), out) for out in output):
             raise InferenceError(f"a window of extent {list(covers)} is larger than the padded input {list(size)}")
     return Windows(tuple(kernel), strides, dilations, before, after, output)
 
 
-def _steps(length: DimLike, cover: DimLike, stride: int, before: DimLike, after: DimLike, ceil_mode: bool) -> DimLike:
+def _steps(
+    length: DimLike, cover: DimLike, stride: int, before: DimLike, after: DimLike, *, ceil_mode: bool
+) -> DimLike:
     room = length + before + after - cover
     if not ceil_mode:
         return floor_divide(room, stride) + 1

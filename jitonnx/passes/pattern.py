@@ -323,11 +323,11 @@ class FlatSum:
 def flatten_product(value: Value) -> FlatProduct:
     """`value` as a product. Only intermediate results without other users are taken apart."""
     flat = FlatProduct()
-    _multiply(flat, value, 1.0, True)
+    _multiply(flat, value, 1.0, open_=True)
     return flat
 
 
-def _multiply(flat: FlatProduct, value: Value, exponent: float, open_: bool) -> None:
+def _multiply(flat: FlatProduct, value: Value, exponent: float, *, open_: bool) -> None:
     if (number := scalar(value)) is not None and (number > 0 or (number != 0 and exponent == int(exponent))):
         flat.coefficient *= number**exponent
         return
@@ -340,7 +340,7 @@ def _multiply(flat: FlatProduct, value: Value, exponent: float, open_: bool) -> 
     if isinstance(node.operator, Neg):
         flat.coefficient *= (-1.0) ** exponent
     for part, inner in parts:
-        _multiply(flat, part, inner * exponent, False)
+        _multiply(flat, part, inner * exponent, open_=False)
 
 
 def _factors(node: Node) -> list[tuple[Value, float]] | None:
@@ -375,11 +375,11 @@ def _distributes(node: Node, parts: list[tuple[Value, float]], outer: float) -> 
 def flatten_sum(value: Value) -> FlatSum:
     """`value` as a sum. Only intermediate results without other users are taken apart."""
     flat = FlatSum()
-    _accumulate(flat, value, 1.0, True)
+    _accumulate(flat, value, 1.0, open_=True)
     return flat
 
 
-def _accumulate(flat: FlatSum, value: Value, sign: float, open_: bool) -> None:
+def _accumulate(flat: FlatSum, value: Value, sign: float, *, open_: bool) -> None:
     if (number := scalar(value)) is not None:
         flat.constant += sign * number
         return
@@ -390,8 +390,8 @@ def _accumulate(flat: FlatSum, value: Value, sign: float, open_: bool) -> None:
     flat.nodes.append(node)
     first, second = node.inputs
     assert first is not None and second is not None
-    _accumulate(flat, first, sign, False)
-    _accumulate(flat, second, sign if isinstance(node.operator, Add) else -sign, False)
+    _accumulate(flat, first, sign, open_=False)
+    _accumulate(flat, second, sign if isinstance(node.operator, Add) else -sign, open_=False)
 
 
 def _single_use(value: Value) -> bool:

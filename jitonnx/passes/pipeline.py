@@ -124,7 +124,7 @@ def optimize(
     start = time.perf_counter()
     if level >= Level.BASIC:
         with taking(graph.assumptions.taken):
-            _run(Edit(graph, report), level, frozenset(disabled), verify_fully)
+            _run(Edit(graph, report), level, frozenset(disabled), full=verify_fully)
     if graph.bindings or any(node.bodies for node in graph):
         graph.refresh()
         for node in graph:
@@ -148,7 +148,7 @@ def _drop_names(branch: Graph) -> None:
             branch.remove(node)
 
 
-def _run(edit: Edit, level: int, disabled: frozenset[str], full: bool) -> None:
+def _run(edit: Edit, level: int, disabled: frozenset[str], *, full: bool) -> None:
     def allowed(families: Iterable[Family | Sequence[Rule]]) -> list[Rule]:
         """The level and the user allow these of the rules that could find something in the graph as it is."""
         present = {node.operator.name for node in edit.graph}
@@ -168,13 +168,13 @@ def _run(edit: Edit, level: int, disabled: frozenset[str], full: bool) -> None:
             if all(rule in before for rule in rules):
                 break
         if changed:
-            verify(edit.graph, full, f"{name} of graph {edit.graph.name!r}")
+            verify(edit.graph, full=full, after=f"{name} of graph {edit.graph.name!r}")
         return changed
 
     def merge() -> bool:
         changed = MERGE_EQUAL.name not in disabled and merge_equal(edit.graph, edit)
         if changed:
-            verify(edit.graph, full, f"merging equal nodes of graph {edit.graph.name!r}")
+            verify(edit.graph, full=full, after=f"merging equal nodes of graph {edit.graph.name!r}")
         return changed
 
     def settle() -> bool:

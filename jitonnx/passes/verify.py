@@ -11,7 +11,7 @@ from jitonnx.ir.inference import inferring
 from jitonnx.ir.types import TensorType, Type
 
 
-def verify(graph: Graph, full: bool = False, after: str = "") -> None:
+def verify(graph: Graph, *, full: bool = False, after: str = "") -> None:
     """GraphError ("Bug: ...") if `graph` breaks an invariant; `after` names the pass that left it so.
 
     Producers come before users; uses are what nodes read; names are unique; outputs exist. With `full`, operators

@@ -337,7 +337,7 @@ def _follows(first: _Link, second: _Link, uses: Counter[Buffer]) -> bool:
     )
 
 
-def _is_dense(link: _Link, written: bool) -> bool:
+def _is_dense(link: _Link, *, written: bool) -> bool:
     """Whether a link's result, or what it reads, is a channels-last image without gaps, as its sizes say."""
     sizes = link.call.sizes
     if isinstance(sizes, GemmGiven):

@@ -44,7 +44,7 @@ def packed(forest: Forest, aggregate: str, lanes: int) -> Packed:
     """The forest for a CPU with vectors of `lanes` float32 elements."""
     goals = _goals(forest)
     leaves = "all" if goals is None else "one"
-    weights = _weights(forest, aggregate, goals is None)
+    weights = _weights(forest, aggregate, every=goals is None)
     goals = np.zeros(len(forest.roots), np.int32) if goals is None else goals
     compared = _compared(forest) if forest.weights.dtype == np.float32 else None
     bits = max(forest.feature_count - 1, 1).bit_length()
@@ -78,7 +78,7 @@ def _goals(forest: Forest) -> np.ndarray | None:
     return goals if (goals[trees] == targets).all() else None
 
 
-def _weights(forest: Forest, aggregate: str, every: bool) -> np.ndarray:
+def _weights(forest: Forest, aggregate: str, *, every: bool) -> np.ndarray:
     """The weights of each leaf: of `every` target [leaves, targets], or the only one [leaves, 1].
 
     Where a leaf has none it has what changes nothing. Several weights for one target are combined.
@@ -179,7 +179,7 @@ class _Records:
         )
         total = int(self._counts.sum())
         thresholds, words = np.full(total, np.nan, np.float32), np.zeros(total, np.uint32)
-        tables = np.zeros((len(goals), table_elements(lanes, self._top, deep)), np.float32)
+        tables = np.zeros((len(goals), table_elements(lanes, self._top, deep=deep)), np.float32)
         size = level_elements(lanes, self._top) if self._top else 0
         tables[:, :size] = np.nan
         for level, content in enumerate(self._levels):

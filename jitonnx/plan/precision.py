@@ -47,14 +47,16 @@ _SHARED_COLUMNS = 768
 """Columns of all products of a value from which on it is rounded once, in a pass of its own, if it is nowhere else."""
 
 
-def in_bfloat16(lowered: Lowered, takes_epilogue: Callable[[Statement], bool], exactly: bool, packs: bool) -> Lowered:
+def in_bfloat16(
+    lowered: Lowered, takes_epilogue: Callable[[Statement], bool], *, exactly: bool, packs: bool
+) -> Lowered:
     """The same statements with products and convolutions in bfloat16 where that is faster.
 
     exactly: only those whose operands are numbers of bfloat16 anyway, as in models of that type. packs: computed
     matrices are packed in a run, so that products of two of them are among these.
     """
     given_out = _given_out(lowered)
-    chosen = {s: made for s in lowered.statements if (made := _in_bfloat16(s, given_out, packs)) is not None}
+    chosen = {s: made for s in lowered.statements if (made := _in_bfloat16(s, given_out, packs=packs)) is not None}
     if exactly:
         numbers = _numbers(lowered) if chosen else set()
         chosen = {
@@ -89,7 +91,7 @@ def _given_out(lowered: Lowered) -> set[Value]:
     return found
 
 
-def _in_bfloat16(statement: Statement, given_out: set[Value], packs: bool) -> c.Computation | None:
+def _in_bfloat16(statement: Statement, given_out: set[Value], *, packs: bool) -> c.Computation | None:
     """What stands in the place of a statement's computation; None for what stays as it is."""
     computation = statement.computation
     if not isinstance(computation, c.MatMul | c.Convolution):

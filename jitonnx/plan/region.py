@@ -141,7 +141,7 @@ def _movement(stride: DimLike) -> int:
     return BROADCAST if stride == 0 else UNIT if stride == 1 else STRIDED
 
 
-def _loops(shape: Sequence[DimLike], tensors: Sequence[StridedTensor], collapse: bool) -> list[_Loop]:
+def _loops(shape: Sequence[DimLike], tensors: Sequence[StridedTensor], *, collapse: bool) -> list[_Loop]:
     """The loops over `shape`, outermost first, in the memory order of the last tensor (the first output is as good)."""
     main = tensors[-1]
     axes = [axis for axis in memory_order(main) if shape[axis] != 1]

@@ -203,7 +203,7 @@ class TracedSize:
         """See `kernels.parts.sizes`."""
         return self.recording.apply(_BELOW, self, other)
 
-    def _compared(self, a: Number, b: Number, if_below: bool) -> bool:
+    def _compared(self, a: Number, b: Number, *, if_below: bool) -> bool:
         """Whether a < b, or where not `if_below` whether a >= b."""
         holds = _value(a) < _value(b)
         self.recording.need(_NEED_BELOW if holds else _NEED_NOT_BELOW, a, b)

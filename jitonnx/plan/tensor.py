@@ -311,7 +311,7 @@ def flat_rows(
     return replace(part, shape=tuple(shape))
 
 
-def _rows(tensor: StridedTensor, first: DimLike, count: DimLike, stride: DimLike, flat: bool) -> StridedTensor:
+def _rows(tensor: StridedTensor, first: DimLike, count: DimLike, stride: DimLike, *, flat: bool) -> StridedTensor:
     if first == 0 or stride == 0:
         return tensor
     shape = [*tensor.shape]

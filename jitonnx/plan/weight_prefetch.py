@@ -62,7 +62,7 @@ class _Carrier:
         """Equal for calls that may share a kernel."""
         return self.call.spec, len(self.call.tensors), len(self.call.stage_sizes)
 
-    def ask(self, weights: StridedTensor, first: int, end: int, late: bool = False) -> int:
+    def ask(self, weights: StridedTensor, first: int, end: int, *, late: bool = False) -> int:
         """Ask for the weights' bytes from `first` up to `end`, or some of them; gives how many.
 
         late: the last strips do, unless other weights are asked for, instead of the first that are free.

@@ -140,7 +140,7 @@ class Artifact:
     addresses: where the functions of the code lie.
     """
 
-    def __init__(self, name: str, memory: Bytes, verify_constants: bool) -> None:
+    def __init__(self, name: str, memory: Bytes, *, verify_constants: bool) -> None:
         self.name = name
         self._lines, self._front, code, self._memory = _parts(name, memory)
         front = self._front
@@ -256,7 +256,7 @@ class Artifact:
                 raise _damaged(self.name, f"constant {number}")
 
 
-def open_artifact(source: str | os.PathLike[str] | bytes, verify_constants: bool = False) -> Artifact:
+def open_artifact(source: str | os.PathLike[str] | bytes, *, verify_constants: bool = False) -> Artifact:
     """An artifact from its file, or from its bytes, which are taken to come from where the caller trusts.
 
     verify_constants: compare them with their checksums. It reads the whole file, at about 1 to 2 GB/s; without it a
@@ -266,7 +266,7 @@ def open_artifact(source: str | os.PathLike[str] | bytes, verify_constants: bool
     writer, can be written by other users, or needs another CPU; OSError for a file that cannot be read.
     """
     if isinstance(source, bytes):
-        return Artifact("the artifact", np.frombuffer(source, np.uint8), verify_constants)
+        return Artifact("the artifact", np.frombuffer(source, np.uint8), verify_constants=verify_constants)
     path = os.fspath(source)
     if os.path.exists(path) and not os.path.isfile(path):  # to open a pipe would wait for who writes to it
         raise ArtifactError(f"{path} is no file")
@@ -278,7 +278,7 @@ def open_artifact(source: str | os.PathLike[str] | bytes, verify_constants: bool
         if status.st_size < HEADER_OFFSET:
             raise _no_artifact(path)
         content = content_of(file.fileno(), path)
-    return Artifact(path, np.frombuffer(content, np.uint8), verify_constants)
+    return Artifact(path, np.frombuffer(content, np.uint8), verify_constants=verify_constants)
 
 
 def _parts(name: str, memory: Bytes) -> tuple[list[bytes], Any, Bytes, Bytes]:

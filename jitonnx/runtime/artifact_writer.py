@@ -72,7 +72,7 @@ class ArtifactContents:
     examples: Sequence[Shapes] | None = None
 
 
-def write(path: str | os.PathLike[str], contents: ArtifactContents, durable: bool = False) -> int:
+def write(path: str | os.PathLike[str], contents: ArtifactContents, *, durable: bool = False) -> int:
     """Write an artifact, and return its size in bytes. The file appears whole, in the place of what was there before.
 
     durable: it is on the disk before it appears, so that it is whole also after the machine has lost its power.
@@ -120,7 +120,7 @@ def write(path: str | os.PathLike[str], contents: ArtifactContents, durable: boo
     packed = lines.under(front)
     prologue = PROLOGUE.pack(MAGIC, FORMAT, len(packed), len(block), constants.size)
     begin = prologue + sha256(prologue + packed).digest() + packed + block
-    _replace(Path(path), begin, constants.placed, durable)
+    _replace(Path(path), begin, constants.placed, durable=durable)
     return len(begin) + constants.size
 
 
@@ -151,7 +151,7 @@ def _used(contents: ArtifactContents) -> list[str]:
     return list(dict.fromkeys([*of_programs, *(symbol for plan in contents.plans for symbol in plan.symbols)]))
 
 
-def _replace(path: Path, front: bytes, constants: Mapping[int, Array], durable: bool) -> None:
+def _replace(path: Path, front: bytes, constants: Mapping[int, Array], *, durable: bool) -> None:
     """Write under another name, then move to the place."""
     if not path.name:  # as of "", "." and "/"
         raise IsADirectoryError(errno.EISDIR, "that is a folder, not a file to write to", str(path))

@@ -308,7 +308,7 @@ class Bytecode:
         plan.use(arithmetic)
         block = plan.template.copy()
         places = {name: address(block) + WORD_BYTES * place.start for name, place in plan.places.items()}
-        program = _program(common, places, plan.step_count, sum(plan.tensors), self._pool.zeros)
+        program = _program(common, places, plan.step_count, sum(plan.tensors), zeros=self._pool.zeros)
         large = np.zeros(max(plan.tensors[1], 1), np.int64)
         signature, pitch, shapes = common.signature, plan.pitch * WORD_BYTES, places["shapes"]
         entry = entry_record(
@@ -356,7 +356,7 @@ class Bytecode:
         return address(array)
 
 
-def _program(common: Common, places: Mapping[str, int], steps: int, bases: int, zeros: bool) -> Record:
+def _program(common: Common, places: Mapping[str, int], steps: int, bases: int, *, zeros: bool) -> Record:
     """A `PROGRAM` whose tables lie at certain places, but for what follows from sizes."""
     record = np.zeros(1, PROGRAM)
     numbers = {

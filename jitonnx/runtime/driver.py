@@ -296,7 +296,7 @@ def _define(name: str, module: Any) -> None:
         floats.define(module)
         walk.define_watched(module)
         team.define_workers(module, _SET_MASK)
-        memory.define(module, sys.platform == "linux")
+        memory.define(module, linux=sys.platform == "linux")
         execution_contexts.define_growth(module)
         tables.define(module, exported=True)
         placement.define(module, exported=True)

@@ -57,13 +57,13 @@ class _MethodDefinition(ctypes.Structure):
     )
 
 
-def make_entry(loadable: Loadable, pool: ExecutionContextPool, release_gil: bool) -> Entry | None:
+def make_entry(loadable: Loadable, pool: ExecutionContextPool, *, release_gil: bool) -> Entry | None:
     """A native entry into a program, which runs in the pool's frames; it keeps both alive. None where entries are not
     supported.
     """
     if not supported() or not loadable.common.signature.is_plain:
         return None
-    keeper = EntryKeeper(loadable, pool, release_gil)
+    keeper = EntryKeeper(loadable, pool, release_gil=release_gil)
     # The builtin is given its second argument with each call, and holds the third (meant for its module): with it
     # everything that its code reads.
     return _builtin(_python().entry, keeper.record, keeper)
@@ -87,7 +87,7 @@ def _builtin(definition: _MethodDefinition, record: Record, keeper: object) -> C
 class EntryKeeper:
     """What a native entry points to."""
 
-    def __init__(self, loadable: Loadable, pool: ExecutionContextPool, release_gil: bool) -> None:
+    def __init__(self, loadable: Loadable, pool: ExecutionContextPool, *, release_gil: bool) -> None:
         program, signature = loadable.program, loadable.common.signature
         self._loadable, self._pool = loadable, pool
         self._aligned = (program.outputs.nbytes >= ALIGNED_BYTES).astype(np.int64)
@@ -99,8 +99,8 @@ class EntryKeeper:
             (*signature.inputs_place, *_shapes(program.inputs)),
             (*signature.outputs_place, *_shapes(program.outputs)),
             self._aligned,
-            release_gil,
-            bool(self._aligned.any()),
+            release_gil=release_gil,
+            some_aligned=bool(self._aligned.any()),
         )
         """An `ENTRY`."""
 
@@ -111,6 +111,7 @@ def entry_record(
     inputs: tuple[int, int, int, int],
     outputs: tuple[int, int, int, int],
     aligned: Words,
+    *,
     release_gil: bool,
     some_aligned: bool = False,
 ) -> Record:

@@ -46,7 +46,7 @@ class Executable:
         self.program = program
         self.threads = allowed_cpus() if threads is None else threads
         self.frames = frames or ExecutionContextPool()
-        self.loadable = Loadable(program, common, self.threads, self.frames.zeros, tables)
+        self.loadable = Loadable(program, common, self.threads, zeros=self.frames.zeros, tables=tables)
         self.frames.expect(self.loadable)
 
     @fork_safety.cached_property
@@ -71,14 +71,14 @@ class Executable:
         """
         return BoundCall(self.loadable, self.frames, self._ready(inputs), self._outputs(given))
 
-    def entry(self, release_gil: bool = True) -> Entry | None:
+    def entry(self, *, release_gil: bool = True) -> Entry | None:
         """The whole of `run` as one native function of a dict of arrays; None where this Python does not allow it.
 
         It returns the list of outputs; or None if anything about the dict is unusual, or kernels have set a flag: then
         call `run`, which copies what can be used and says what cannot. `release_gil=False` saves some 0.1 microseconds
         and suits programs of a few microseconds.
         """
-        return make_entry(self.loadable, self.frames, release_gil)
+        return make_entry(self.loadable, self.frames, release_gil=release_gil)
 
     def profile(self, inputs: Sequence[Array], rounds: int = 1) -> npt.NDArray[np.float64]:
         """Seconds from the end of the step before to the end of each step, by all threads: [rounds, steps].

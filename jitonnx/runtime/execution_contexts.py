@@ -38,7 +38,7 @@ class Loadable:
     zeros; tables: if it is laid out already."""
 
     def __init__(
-        self, program: Program, common: Common, threads: int, zeros: bool = False, tables: Tables | None = None
+        self, program: Program, common: Common, threads: int, *, zeros: bool = False, tables: Tables | None = None
     ) -> None:
         self.program, self.common = program, common
         self.tables = tables = tables or make_tables(program, common, threads)
@@ -85,7 +85,7 @@ class ExecutionContextPool:
     zeros: whether runs take denormal numbers for zeros.
     """
 
-    def __init__(self, limit: int | None = None, zeros: bool = False) -> None:
+    def __init__(self, limit: int | None = None, *, zeros: bool = False) -> None:
         self.zeros = zeros
         self._limit = limit
         self.frames = records(FRAME, _frames_kept())

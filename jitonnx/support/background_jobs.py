@@ -39,7 +39,7 @@ class Job(Generic[_T]):
     Made by `BackgroundExecutor.submit`. always: whether it is done, too, if it was called off before it began.
     """
 
-    def __init__(self, make: Callable[[threading.Event], _T], always: bool = False) -> None:
+    def __init__(self, make: Callable[[threading.Event], _T], *, always: bool = False) -> None:
         self._make, self._always = make, always
         self._outcome: tuple[_T | None, BaseException | None] | None
         self._ended: threading.Event
@@ -93,7 +93,7 @@ class Job(Generic[_T]):
             raise Fail(f"the model could not be compiled in the background: {text}") from error
         return made
 
-    def _begin(self, stopped: bool = False) -> None:
+    def _begin(self, *, stopped: bool = False) -> None:
         self._outcome = None
         self._ended, self.stop = threading.Event(), threading.Event()
         self._process = os.getpid()
@@ -101,12 +101,12 @@ class Job(Generic[_T]):
             self.stop.set()
         _thread.add(self)
 
-    def _resume(self, stopped: bool = False) -> None:
+    def _resume(self, *, stopped: bool = False) -> None:
         """Begin anew in a process that was forked before the job was done."""
         if self._outcome is None and self._process != os.getpid():
             with _resuming:
                 if self._outcome is None and self._process != os.getpid():
-                    self._begin(stopped or self.stop.is_set())
+                    self._begin(stopped=stopped or self.stop.is_set())
 
 
 class BackgroundExecutor:
@@ -117,9 +117,9 @@ class BackgroundExecutor:
         self._jobs: weakref.WeakSet[Job[Any]] = weakref.WeakSet()
         self._closed = False
 
-    def submit(self, make: Callable[[threading.Event], _T], always: bool = False) -> Job[_T]:
+    def submit(self, make: Callable[[threading.Event], _T], *, always: bool = False) -> Job[_T]:
         """A job that is done after those submitted before it, of all sessions. always: see `Job`."""
-        job = Job(make, always)
+        job = Job(make, always=always)
         with self._lock:
             self._jobs.add(job)
             closed = self._closed

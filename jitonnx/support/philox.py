@@ -43,7 +43,7 @@ class Arithmetic(Protocol):
     def single(self, word: Any) -> Any:
         """Words as float32, to the nearest."""
 
-    def signed(self, word: Any, wide: bool) -> Any:
+    def signed(self, word: Any, *, wide: bool) -> Any:
         """Words that are taken for int32, as float32 or, if `wide`, float64."""
 
     def bits(self, x: Any) -> Any:
@@ -76,14 +76,14 @@ def words(on: Arithmetic, key: Sequence[Any], counter: Sequence[Any]) -> tuple[A
     return tuple(map(on.word, (a, b, c, d)))
 
 
-def uniform(on: Arithmetic, four: Sequence[Any], wide: bool) -> list[Any]:
+def uniform(on: Arithmetic, four: Sequence[Any], *, wide: bool) -> list[Any]:
     """Numbers of [0, 1) for each place of the words: four of float32 with 24 bits, or two of float64 with 53."""
     if not wide:
         return [on.signed(word >> 8, wide=False) * 2.0**-24 for word in four]
     return [_wide(on, four[at], four[at + 1]) * 2.0**-53 for at in (0, 2)]
 
 
-def normal(on: Arithmetic, four: Sequence[Any], wide: bool) -> list[Any]:
+def normal(on: Arithmetic, four: Sequence[Any], *, wide: bool) -> list[Any]:
     """Numbers of the normal distribution for the places of the words, by Box and Muller's method."""
     if wide:
         distance = (_wide(on, four[0], four[1]) + 0.5) * 2.0**-53
@@ -184,7 +184,7 @@ class _OnNumPy:
         return word.astype(np.float32)
 
     @staticmethod
-    def signed(word: np.ndarray, wide: bool) -> np.ndarray:
+    def signed(word: np.ndarray, *, wide: bool) -> np.ndarray:
         return word.view(np.int32).astype(np.float64 if wide else np.float32)
 
     @staticmethod
@@ -227,6 +227,6 @@ def evaluate(kind: str, key: int, number: int, count: int, dtype: Any) -> np.nda
         low, high = counters.astype(np.uint32), (counters >> np.uint64(32)).astype(np.uint32)
         two, three = (np.broadcast_to(half, low.shape) for half in halves[2:])
         four = words(on, halves[:2], (low, high, two, three))
-        for at, numbers in enumerate(distribution(on, four, wide)):
+        for at, numbers in enumerate(distribution(on, four, wide=wide)):
             part[:, at] = numbers.reshape(len(part), LANES)
     return result.reshape(-1)[:count]

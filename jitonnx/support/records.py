@@ -150,14 +150,14 @@ class _Pending:
             cls.__hash__ = None  # type: ignore[assignment]
             wanted.discard("__hash__")
         frozen = bool(self._options.get("frozen"))
-        for name, method in _first_methods(cls, wanted, frozen, repeat(True, _FEW)).items():
+        for name, method in _first_methods(cls, wanted, frozen=frozen, few=repeat(True, _FEW)).items():
             setattr(cls, name, method)
 
 
 _GENERATED = ("__eq__", "__hash__", "__init__")
 
 
-def _first_methods(cls: type, wanted: Collection[str], frozen: bool, few: Iterator[bool]) -> dict[str, Any]:
+def _first_methods(cls: type, wanted: Collection[str], *, frozen: bool, few: Iterator[bool]) -> dict[str, Any]:
     """Those methods of a data class that are wanted, which go from field to field; after a few calls they give way."""
     from dataclasses import MISSING, fields
 
@@ -173,7 +173,7 @@ def _first_methods(cls: type, wanted: Collection[str], frozen: bool, few: Iterat
     def compiled(name: str) -> Any:
         with _making:
             if cls.__dict__[name] is made[name]:
-                for each, method in _compiled_methods(cls, wanted, frozen).items():
+                for each, method in _compiled_methods(cls, wanted, frozen=frozen).items():
                     setattr(cls, each, method)
         return cls.__dict__[name]
 
@@ -215,7 +215,7 @@ def _first_methods(cls: type, wanted: Collection[str], frozen: bool, few: Iterat
     return made
 
 
-def _compiled_methods(cls: type, wanted: Collection[str], frozen: bool) -> dict[str, Any]:
+def _compiled_methods(cls: type, wanted: Collection[str], *, frozen: bool) -> dict[str, Any]:
     """The same methods, compiled as one text: most of the time goes by texts."""
     from dataclasses import MISSING, fields
 

@@ -94,7 +94,7 @@ class Target:
     @property
     def converts_halves(self) -> bool:
         """Whether it has instructions between float16 and float32: F16C on x86, which all CPUs with AVX2 have."""
-        return self.on_arm or self._has("f16c", self.cpu in _CPUS_WITH_AVX2 + _CPUS_WITH_AVX512)
+        return self.on_arm or self._has("f16c", otherwise=self.cpu in _CPUS_WITH_AVX2 + _CPUS_WITH_AVX512)
 
     @property
     def foreign(self) -> bool:
@@ -126,9 +126,9 @@ class Target:
     @property
     def integer_products(self) -> str:
         """How 8-bit integers are best multiplied and summed in 32 bits; see `jitonnx.kernels.integer.spec.GROUPS`."""
-        if self.vector_bytes == 64 and self._has("amx-int8", False):
+        if self.vector_bytes == 64 and self._has("amx-int8", otherwise=False):
             return "tiles"
-        if self.on_arm and self._has("i8mm", self.cpu in _CPUS_WITH_MATRIX_PRODUCTS):
+        if self.on_arm and self._has("i8mm", otherwise=self.cpu in _CPUS_WITH_MATRIX_PRODUCTS):
             return "signed matrices"
         return self.byte_dots or ("words" if self.on_arm else "pairs")
 
@@ -137,11 +137,11 @@ class Target:
         """How it sums products of four bytes in 32 bits by one instruction: "dot", of signed and unsigned ones (VNNI);
         "signed dot" (AArch64); "" if it does not."""
         if self.on_arm:
-            return "signed dot" if self._has("dotprod", self.cpu in _CPUS_WITH_DOT_PRODUCTS) else ""
+            return "signed dot" if self._has("dotprod", otherwise=self.cpu in _CPUS_WITH_DOT_PRODUCTS) else ""
         if self.vector_bytes == 64:
-            dot = self._has("avx512vnni", self.cpu in _CPUS_WITH_VNNI)
+            dot = self._has("avx512vnni", otherwise=self.cpu in _CPUS_WITH_VNNI)
         else:
-            dot = self.vector_bytes == 32 and self._has("avxvnni", self.cpu in _CPUS_WITH_AVX_VNNI)
+            dot = self.vector_bytes == 32 and self._has("avxvnni", otherwise=self.cpu in _CPUS_WITH_AVX_VNNI)
         return "dot" if dot else ""
 
     @property
@@ -149,21 +149,25 @@ class Target:
         """How it multiplies bfloat16 much faster than float32, one of `jitonnx.kernels.bfloat16.spec.PRODUCTS`; "" if
         it does not. CPUs with AMX have AVX512-BF16, too, which alone has half the speed of float32 on Intel's."""
         if self.on_arm:
-            return "matrices" if self._has("bf16", self.cpu in _CPUS_WITH_MATRIX_PRODUCTS) else ""
-        tiles = self.vector_bytes == 64 and self._has("amx-bf16", False) and self._has("avx512bf16", False)
+            return "matrices" if self._has("bf16", otherwise=self.cpu in _CPUS_WITH_MATRIX_PRODUCTS) else ""
+        tiles = (
+            self.vector_bytes == 64
+            and self._has("amx-bf16", otherwise=False)
+            and self._has("avx512bf16", otherwise=False)
+        )
         return "tiles" if tiles else ""
 
     @property
     def shifts_pairs(self) -> bool:
         """Whether it shifts pairs of vector elements (funnel shifts) by one instruction: VBMI2 of AVX-512."""
-        return self._has("avx512vbmi2", self.cpu in _CPUS_WITH_VBMI2)
+        return self._has("avx512vbmi2", otherwise=self.cpu in _CPUS_WITH_VBMI2)
 
     @property
     def permutes_bytes(self) -> bool:
         """Whether it puts the bytes of a vector into any order by one instruction: VBMI of AVX-512."""
-        return self.vector_bytes == 64 and self._has("avx512vbmi", self.cpu in _CPUS_WITH_VBMI2)
+        return self.vector_bytes == 64 and self._has("avx512vbmi", otherwise=self.cpu in _CPUS_WITH_VBMI2)
 
-    def _has(self, feature: str, otherwise: bool) -> bool:
+    def _has(self, feature: str, *, otherwise: bool) -> bool:
         """Whether it has a feature, as its own list says; `otherwise` where that says nothing."""
         listed = self.features.split(",")
         return f"+{feature}" in listed or (otherwise and f"-{feature}" not in listed)
@@ -189,7 +193,7 @@ def host() -> Target:
     name, features = described()
     listed = features.split(",")
     on_arm = this_machine()[0] in _ARM
-    width, registers = _NEON if on_arm else _vectors("+avx512f" in listed, "+avx2" in listed)
+    width, registers = _NEON if on_arm else _vectors(avx512="+avx512f" in listed, avx2="+avx2" in listed)
     caches = _caches()
     return Target(name, features, width, registers, *caches, core_of_host(width, registers, caches[1]))
 
@@ -220,7 +224,7 @@ def of_any_architecture(cpu: str) -> Target:
     if cpu not in _CPUS_WITH_AVX512 + _CPUS_WITH_AVX2 + _CPUS_WITH_SSE:
         known = ", ".join(("host", *_CPUS_WITH_SSE, *_CPUS_WITH_AVX2, *_CPUS_WITH_AVX512, *_CPUS_OF_ARM))
         raise ValueError(f"CPU {cpu!r} is not known; choose one of: {known}")
-    width, registers = _vectors(cpu in _CPUS_WITH_AVX512, cpu not in _CPUS_WITH_SSE)
+    width, registers = _vectors(avx512=cpu in _CPUS_WITH_AVX512, avx2=cpu not in _CPUS_WITH_SSE)
     # LLVM prefers 256-bit registers on some AVX-512 CPUs; our kernels choose the width themselves.
     features = "-prefer-256-bit" if width == 64 else ""
     return Target(cpu, features, width, registers, *_caches_named(cpu), core_named(cpu), "x86_64")
@@ -229,7 +233,7 @@ def of_any_architecture(cpu: str) -> Target:
 _NEON = 16, 32
 
 
-def _vectors(avx512: bool, avx2: bool) -> tuple[int, int]:
+def _vectors(*, avx512: bool, avx2: bool) -> tuple[int, int]:
     """Bytes of a vector register of x86, and how many there are."""
     if avx512:
         return 64, 32

@@ -192,7 +192,7 @@ def _order(what: str, before: list[str], after: list[str]) -> Iterator[Change]:
 # ---------------------------------------------------------------------------------------------- types
 
 
-def _types(old: TypeProto, new: TypeProto, is_output: bool = False) -> Iterator[tuple[bool, str]]:
+def _types(old: TypeProto, new: TypeProto, *, is_output: bool = False) -> Iterator[tuple[bool, str]]:
     """How a type changed: whether each difference is one that callers need not know of, and what it is."""
     kind, other = old.WhichOneof("value"), new.WhichOneof("value")
     if kind != other:
@@ -202,21 +202,21 @@ def _types(old: TypeProto, new: TypeProto, is_output: bool = False) -> Iterator[
         first, second = getattr(old, kind), getattr(new, kind)
         if first.elem_type != second.elem_type:
             yield _is_wider(first.elem_type, second.elem_type), f"it is {type_text(new)}, and was {type_text(old)}"
-        yield from _shapes(first, second, is_output)
+        yield from _shapes(first, second, is_output=is_output)
     elif kind == "map_type":
         if old.map_type.key_type != new.map_type.key_type:
             wider = _is_wider(old.map_type.key_type, new.map_type.key_type)
             yield wider, f"it is {type_text(new)}, and was {type_text(old)}"
-        yield from _types(old.map_type.value_type, new.map_type.value_type, is_output)
+        yield from _types(old.map_type.value_type, new.map_type.value_type, is_output=is_output)
     elif kind is not None:
-        yield from _types(getattr(old, kind).elem_type, getattr(new, kind).elem_type, is_output)
+        yield from _types(getattr(old, kind).elem_type, getattr(new, kind).elem_type, is_output=is_output)
 
 
 def _is_wider(old: int, new: int) -> bool:
     return any(old == narrow.value and new in [each.value for each in wide] for narrow, wide in _WIDER.items())
 
 
-def _shapes(old: Any, new: Any, is_output: bool) -> Iterator[tuple[bool, str]]:
+def _shapes(old: Any, new: Any, *, is_output: bool) -> Iterator[tuple[bool, str]]:
     """Compare the shapes of tensors. An input may come to take more shapes, an output to have fewer."""
     if not (old.HasField("shape") and new.HasField("shape")):
         if old.HasField("shape") != new.HasField("shape"):

@@ -79,7 +79,7 @@ def emit_results(
     active = [code.active(v.columns - start, lanes) for start in starts]
     sums = [[code.variable(code.number(types.float32, 0.0, lanes)) for _ in starts] for _ in range(height)]
 
-    def add(whole: bool) -> None:
+    def add(*, whole: bool) -> None:
         with code.loop(v.rows) as key:
             row = v.row(key)
             values = [

@@ -45,7 +45,7 @@ def _packing(spec: Bfloat16PackingSpec) -> Kernel:
         size = code.sizes(PackingSizes)
         x, y = code.buffers(UnaryBuffers, ELEMENTS[spec.x_type], y=types.uint8)
         panels = (size.n + (spec.width - 1)) / spec.width
-        packing = Packing(code, spec.by_column, spec.width, (size.k, size.n), size.x_step)
+        packing = Packing(code, by_column=spec.by_column, width=spec.width, extents=(size.k, size.n), apart=size.x_step)
         with each_packed_part(code, size, spec.width, begin, end) as part:
             target = y.at(part.matrix * (panels * packing.panel_bytes(x.element)))
             packing.panels(x.at(part.at), target, part.first, part.end)

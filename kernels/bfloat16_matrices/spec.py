@@ -89,7 +89,7 @@ def choose_matrices(
     columns: as far as they are known. packs: whether tasks pack w, which lies as w_type.
     """
     m, n, k = extents
-    blocks = blocks_of_matrices(way, m, columns, n * k * 2, packs)
+    blocks = blocks_of_matrices(way, m, columns, n * k * 2, packs=packs)
     return Bfloat16MatricesSpec(
         way, x_type=x_type, result=result, w_type=w_type if packs else "", by_column=by_column, **blocks
     )

@@ -46,6 +46,7 @@ def choose_convolution(
     out_channels: int,
     out_size: tuple[int | None, int | None],
     target: Target,
+    *,
     channels_last: bool = True,
     winograd: bool = True,
     in_size: tuple[int | None, int | None] = (None, None),
@@ -157,7 +158,7 @@ def _read_taps(
     return sum(map(len, Taps(kernel, -pad, stride, dilation, outputs).active(size))) / outputs
 
 
-def _winograd_tiles(kernel: tuple[int, int], narrow: bool) -> list[tuple[int, int]]:
+def _winograd_tiles(kernel: tuple[int, int], *, narrow: bool) -> list[tuple[int, int]]:
     """Outputs of a tile along both axes for which errors stay as promised: 2 to 4, one on an axis of one tap; of 8
     inputs along an axis only if the other is such. A square kernel has square tiles; where weights are read slowly
     also those of 4 x 2 (`narrow`), in which more tiles share the reading of fewer weights than in those of 4 x 4."""

@@ -452,7 +452,7 @@ class DirectSpec(KernelSpec):
         return packed
 
 
-def _work(problem: Problem, transposed: bool) -> Work:
+def _work(problem: Problem, *, transposed: bool) -> Work:
     p = problem
     x, y = p.images * p.height * p.width * p.channels, p.images * p.out_height * p.out_width * p.out_channels
     taps = p.kernel_height * p.kernel_width

@@ -130,7 +130,7 @@ def stored_type(b: np.ndarray, m: int) -> str:
     return "float16" if exact else ""
 
 
-def tile_cost(rows: int, vectors: float, target: Target, far: bool = False) -> float:
+def tile_cost(rows: int, vectors: float, target: Target, *, far: bool = False) -> float:
     """What one step of k costs a tile, in FMAs of a full vector: whichever binds of
 
     - the FMAs, rows * vectors;
@@ -197,7 +197,7 @@ def _cost(rows: _Cover, columns: _Cover, parts: int, k: int | None, code_penalty
     cost = sum(
         row_count
         * column_count
-        * (tile_cost(row, column / parts, target, far) + _start_cost(row, column / parts) / (k or _ASSUMED_K))
+        * (tile_cost(row, column / parts, target, far=far) + _start_cost(row, column / parts) / (k or _ASSUMED_K))
         for row, row_count in zip(*rows, strict=True)
         for column, column_count in zip(*columns, strict=True)
     )

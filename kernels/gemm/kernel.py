@@ -97,7 +97,7 @@ class _Product(NamedTuple):
     left: SSAValue
     """Steps of k that are left to later parts."""
 
-    def below(self, r: SSAValue, height: int, width: int, paced_prefetch: bool) -> _Product:
+    def below(self, r: SSAValue, height: int, width: int, *, paced_prefetch: bool) -> _Product:
         """The rows from r on, for tiles of so many rows: the first tiles each ask for a part of the next panel. The
         others ask for parts of what is read later; if `paced_prefetch`, all do, in the place of their rows of a."""
         tile, line, pace = r / height, _line(self.b.element), self.pace
@@ -328,7 +328,7 @@ class _Gemm:
 
             end = done + (rows - done) / height * height
             with code.loop(end, done, height) as r:
-                arguments = product.below(r, height, width, self.spec.paced_prefetch)
+                arguments = product.below(r, height, width, paced_prefetch=self.spec.paced_prefetch)
                 name = f"tile.{height}.{self._named(width, product)}"
                 code.subroutine(name, arguments, write, inline=False)
             done = end

@@ -49,7 +49,7 @@ def build(spec: IntegerMatricesAmxSpec | IntegerPackingSpec, lanes: int, epilogu
     return body
 
 
-def _element(signed: bool) -> types.ElementType:
+def _element(*, signed: bool) -> types.ElementType:
     return types.int8 if signed else types.uint8
 
 
@@ -57,7 +57,7 @@ class _Matrices(MatricesKernel):
     """Emits one kernel of products."""
 
     def __init__(self, code: KernelBuilder, spec: IntegerMatricesAmxSpec, epilogue: Epilogue) -> None:
-        of_a, of_b = _element(spec.signed), _element(spec.b_signed)
+        of_a, of_b = _element(signed=spec.signed), _element(signed=spec.b_signed)
         buffers = code.buffers(MatricesBuffers, of_a, b=of_b, b_zero=of_b, c=getattr(types, spec.result))
         super().__init__(code, spec, buffers.a, buffers.b, buffers.c, epilogue)
         self._spec, self._buffers = spec, buffers
@@ -181,9 +181,9 @@ def _sum_columns(
 def _packing(spec: IntegerPackingSpec) -> Kernel:
     def body(code: KernelBuilder, begin: SSAValue, end: SSAValue) -> None:
         size = code.sizes(PackingSizes)
-        x, y = code.buffers(UnaryBuffers, _element(spec.signed), y=types.uint8)
+        x, y = code.buffers(UnaryBuffers, _element(signed=spec.signed), y=types.uint8)
         panels = (size.n + (spec.width - 1)) / spec.width
-        packing = Packing(code, spec.by_column, spec.width, (size.k, size.n), size.x_step)
+        packing = Packing(code, by_column=spec.by_column, width=spec.width, extents=(size.k, size.n), apart=size.x_step)
         panel_bytes = packing.panel_bytes(x.element)
         with each_packed_part(code, size, spec.width, begin, end) as part:
             target = y.at(part.matrix * (panels * (panel_bytes + spec.width * 4)))

@@ -129,7 +129,7 @@ def choose_tile_matrices(
     columns: as far as they are known. packs: whether tasks pack b. signed, shifted: of a and of b.
     """
     m, n, k = extents
-    blocks = blocks_of_matrices(way, m, columns, n * k, packs)
+    blocks = blocks_of_matrices(way, m, columns, n * k, packs=packs)
     return IntegerMatricesAmxSpec(
         way,
         signed=signed[0],

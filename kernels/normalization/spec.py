@@ -97,7 +97,7 @@ class LayerNormSpec(KernelSpec):
 
 
 def choose_rows(
-    kind: str, scale: bool, bias: bool, element: str, rows: int | None, columns: int | None, result: str = ""
+    kind: str, *, scale: bool, bias: bool, element: str, rows: int | None, columns: int | None, result: str = ""
 ) -> LayerNormSpec:
     """The kernel for so many rows of so many columns; None: known only at run time.
 

@@ -56,6 +56,7 @@ def multiply(
     x: list[tuple[Pointer, SSAValue]],
     w: Pointer,
     columns: int,
+    *,
     streams_w: bool,
     before: Callable[[int], None] = lambda number: None,
 ) -> None:

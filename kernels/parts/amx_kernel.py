@@ -338,12 +338,12 @@ class AmxKernel:
                 for line in range(spec.fetched):
                     emit_prefetch(code.builder, following.at(at * (spec.fetched * LINE) + line * LINE).value)
             places = [(place.at(offset), pitch) for place, pitch in x]
-            of_step = (self.PRODUCT, places, w.at(at * panel_step), columns, streams_w)
+            of_step = (self.PRODUCT, places, w.at(at * panel_step), columns)
             with code.if_else(at > 0) as (later, first):
                 with later:
-                    multiply(code, *of_step)
+                    multiply(code, *of_step, streams_w=streams_w)
                 with first:
-                    multiply(code, *of_step, before=begin)
+                    multiply(code, *of_step, streams_w=streams_w, before=begin)
                     rest()
             due.set(due.get() + pace)
             ready = smaller(due.get() / (_FRACTIONS * self.TOGETHER) * self.TOGETHER, old.active)

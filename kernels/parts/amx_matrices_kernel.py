@@ -55,7 +55,13 @@ class MatricesKernel(AmxKernel):
     def pack(self, w: Pointer, matrix: SSAValue) -> None:
         """Packs one matrix of w to `packed`."""
         spec, size = self.matrices, self.places
-        packing = Packing(self.code, spec.by_column, spec.width, (size.channels, size.out_channels), size.w_step)
+        packing = Packing(
+            self.code,
+            by_column=spec.by_column,
+            width=spec.width,
+            extents=(size.channels, size.out_channels),
+            apart=size.w_step,
+        )
         packing.panels(w, self.packed, self.code.integer(0), size.out_channels)
 
 

@@ -79,7 +79,7 @@ class Packing:
     """
 
     def __init__(
-        self, code: KernelBuilder, by_column: bool, width: int, extents: tuple[SSAValue, SSAValue], apart: SSAValue
+        self, code: KernelBuilder, *, by_column: bool, width: int, extents: tuple[SSAValue, SSAValue], apart: SSAValue
     ) -> None:
         """extents: k and n. apart: how many elements columns are apart, or rows."""
         self._code, self._by_column, self._width, self._apart = code, by_column, width, apart

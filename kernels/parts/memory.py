@@ -22,6 +22,7 @@ def copy_bytes(
     source: Pointer,
     count: SSAValue,
     vector_bytes: int,
+    *,
     streams: bool = False,
     change: Callable[[SSAValue], SSAValue] = _same,
 ) -> None:
@@ -34,7 +35,7 @@ def copy_bytes(
     """
     with code.if_else(count >= 4 * vector_bytes) as (long, short):
         with long:
-            _whole_vectors(code, target, source, count, vector_bytes, streams, change)
+            _whole_vectors(code, target, source, count, vector_bytes, streams=streams, change=change)
         with short:
             widths = [1 << n for n in range((2 * vector_bytes).bit_length())]
             _both_ends(code, target, source, count, widths, change)
@@ -46,6 +47,7 @@ def _whole_vectors(
     source: Pointer,
     count: SSAValue,
     width: int,
+    *,
     streams: bool,
     change: Callable[[SSAValue], SSAValue],
 ) -> None:

@@ -99,7 +99,7 @@ def emit_accumulate(
             current = _rank_one_update(builder, element, current, factors, panel)
         return current
 
-    together = steps_of_round(builder.module.triple, len(sums), counts[-1] == lanes)
+    together = steps_of_round(builder.module.triple, len(sums), whole=counts[-1] == lanes)
     whole = builder.and_(k, _I64(-together))
     done = _accumulate_loop(builder, walks, sums, whole, together, products)
     if together == 1 or (isinstance(k, llvm_ir.Constant) and k.number is not None and k.number % together == 0):
@@ -152,7 +152,7 @@ def _accumulate_loop(
     return list(ends)
 
 
-def steps_of_round(triple: str, sums: int, whole: bool = True) -> int:
+def steps_of_round(triple: str, sums: int, *, whole: bool = True) -> int:
     """How many steps of k a round of a loop of so many sums does. whole: none of them is in a shorter vector; of two
     steps with such LLVM puts some on the stack."""
     return _STEPS if whole and sums >= _LEAST_SUMS and not _on_arm(triple) else 1
@@ -354,6 +354,7 @@ def _finish_over_memory(
     active: llvm_ir.Value,
     row_step: llvm_ir.Value,
     place: tuple[llvm_ir.Value, llvm_ir.Value, llvm_ir.Value],
+    *,
     masked: bool = True,
 ) -> None:
     """Put the sums on the stack and call the function of this module that stores a tile of any shape from there.
@@ -373,11 +374,11 @@ def _finish_over_memory(
         )
         function.linkage = "internal"
         function.attributes.add("noinline")
-        _write_store(function, epilogue, masked)
+        _write_store(function, epilogue, masked=masked)
     builder.call(function, arguments)
 
 
-def _write_store(function: llvm_ir.Function, epilogue: Epilogue, masked: bool) -> None:
+def _write_store(function: llvm_ir.Function, epilogue: Epilogue, *, masked: bool) -> None:
     """The body: over rows and vectors, the epilogue and a store; if `masked`, of the live lanes alone."""
     builder = llvm_ir.IRBuilder(function.append_basic_block())
     code = KernelBuilder(builder, function.args[:3])

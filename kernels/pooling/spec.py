@@ -207,7 +207,7 @@ def _whole_vectors(elements: int) -> int:
 
 
 def choose_planes(
-    kind: str, window: tuple[int, int], strides: tuple[int, int], count_include_pad: bool = False, power: int = 2
+    kind: str, window: tuple[int, int], strides: tuple[int, int], *, count_include_pad: bool = False, power: int = 2
 ) -> PoolPlanesSpec:
     """The spec for pooling planes with windows of this height and width; unused fields have their defaults."""
     include, power = count_include_pad and kind == "average", power if kind == "lp" else 2
@@ -218,7 +218,7 @@ def choose_planes(
 
 
 def choose(
-    kind: str, element: str = "float32", with_indices: bool = False, count_include_pad: bool = False, power: int = 2
+    kind: str, element: str = "float32", *, with_indices: bool = False, count_include_pad: bool = False, power: int = 2
 ) -> PoolSpec:
     """The spec for a pooling node. The window's sizes are arguments: one kernel serves them all at the same speed.
 

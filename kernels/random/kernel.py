@@ -59,7 +59,7 @@ def _draw(code: KernelBuilder, spec: RandomSpec, width: int, begin: SSAValue, en
         for part in range(0, philox.LANES, width):
             place = low + convert(code.iota(width), types.uint64) + part
             four = philox.words(_ON_VECTORS, key, (place, high, *number))
-            for at, numbers in enumerate(distribution(_ON_VECTORS, four, wide)):
+            for at, numbers in enumerate(distribution(_ON_VECTORS, four, wide=wide)):
                 begun = first + (at * philox.LANES + part)
                 y.store(begun, at_most(numbers * factor + term, most), last - begun)
 
@@ -97,7 +97,7 @@ class _OnVectors:
         return convert(word, types.float32)
 
     @staticmethod
-    def signed(word: SSAValue, wide: bool) -> SSAValue:
+    def signed(word: SSAValue, *, wide: bool) -> SSAValue:
         return convert(convert(word, types.int32), types.float64 if wide else types.float32)
 
     bits = staticmethod(bits)

@@ -177,7 +177,7 @@ class RecurrentSpec(KernelSpec):
             if self.fixed:
                 panels = _fixed_panels(panels)
             elif self.halves:
-                panels = _half_panels(panels, self.joined)
+                panels = _half_panels(panels, joined=self.joined)
             end = offset + panels[0].size
             packed[:, offset:end] = panels.reshape(directions, -1)
             first_gate, offset = first_gate + gates, end
@@ -236,7 +236,7 @@ def _fixed_panels(panels: np.ndarray) -> np.ndarray:
     return np.concatenate([fixed24.pack(quads).reshape(*outer, -1, units).view(np.float32), scales], axis=2)
 
 
-def _half_panels(panels: np.ndarray, joined: bool) -> np.ndarray:
+def _half_panels(panels: np.ndarray, *, joined: bool) -> np.ndarray:
     """Panels [directions, panel, k, gates, units] in bfloat16: [directions, panel, vector, units]."""
     *outer, k, gates, units = panels.shape
     pairs = panels.reshape(*outer, k * gates // 2, 2, units)

@@ -61,7 +61,7 @@ class Planes:
         vectors. Rows made together share the loads of columns and weights."""
         code, size, lanes, parts = self.code, self.size, self.lanes, self.spec.window
 
-        def vectors(masked: bool) -> None:
+        def vectors(*, masked: bool) -> None:
             with code.loop((size.out_width + (lanes - 1)) / code.integer(lanes)) as number:
                 start = convert(self.buffer.starts.load(number), types.int64)
                 active = [size.width - start - part * lanes if masked else None for part in range(parts)]

@@ -192,7 +192,7 @@ class _RoiAlign:
             return value  # an empty sum
         return select(some if some.lanes else some.splat(value.lanes), value, value.constant(0.0))
 
-    def _windows(self, place: Pointer, bins: str, axis: str, samples: _Samples, together: bool) -> _Windows:
+    def _windows(self, place: Pointer, bins: str, axis: str, samples: _Samples, *, together: bool) -> _Windows:
         """The windows of all bins along an axis, at `place`. together: the weights of all bins lie side by side."""
         code, size = self.code, self.size
         room = getattr(size, bins) + LANES

@@ -112,7 +112,7 @@ class _Kernel:
         count = (a_stop - a) * self.itemsize
         with code.loop(b_stop, b) as row:
             from_, to = source.at(row * size.b_source + a), target.at(row * size.b_target + a)
-            copy_bytes(code, to.as_bytes(), from_.as_bytes(), count, self.vector_bytes, self.streams)
+            copy_bytes(code, to.as_bytes(), from_.as_bytes(), count, self.vector_bytes, streams=self.streams)
 
     def _elements(
         self, source: Pointer, target: Pointer, a: SSAValue, a_stop: SSAValue, b: SSAValue, b_stop: SSAValue
@@ -147,7 +147,7 @@ class _Kernel:
                 with short, code.loop(a_stop, a) as column:
                     to.store(column, from_.load(column * self.step))
 
-    def _apart(self, row: Pointer, column: SSAValue, last: bool) -> SSAValue:
+    def _apart(self, row: Pointer, column: SSAValue, *, last: bool) -> SSAValue:
         """A vector of elements `step` apart, the first of which is number `column`.
 
         What lies between them is read, too, but nothing before a row's first element or behind its last: the last

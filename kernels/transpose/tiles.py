@@ -25,6 +25,7 @@ def copy_transposed(
     vector_bytes: int,
     b_first: SSAValue | None = None,
     before: Sequence[SSAValue] | None = None,
+    *,
     streams: bool = False,
 ) -> None:
     """target[b][a] = source[a * source_step + b] for a < counts[0], b < counts[1].
@@ -53,7 +54,7 @@ def copy_transposed(
                 from_ = source.at(a_whole * source_step + b_whole)
                 vectors = [from_.load(source_step * n, tile) for n in range(tile)]
                 for target, vector in zip(targets(b_whole), transposed(vectors), strict=False):
-                    _store(code, target.at(a_whole), vector, streams)
+                    _store(code, target.at(a_whole), vector, streams=streams)
             with part:
                 active = (smaller(a + tile, counts[0]) - first_a, smaller(b + tile, counts[1]) - first_b)
                 to = [target.at(first_a) for target in islice(targets(first_b), tile)]
@@ -65,7 +66,7 @@ def evenly(target: Pointer, step: SSAValue) -> Callable[[SSAValue], Iterator[Poi
     return lambda b: (target.at((b + n) * step) for n in count())
 
 
-def _store(code: KernelBuilder, target: Pointer, vector: SSAValue, streams: bool) -> None:
+def _store(code: KernelBuilder, target: Pointer, vector: SSAValue, *, streams: bool) -> None:
     """A vector, past the caches if it `streams` and is an aligned line of them."""
     if not streams:
         target.store(0, vector)

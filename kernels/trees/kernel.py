@@ -228,7 +228,7 @@ class _Records(_Kernel):
     def begin_tree(self, tree: SSAValue) -> Any:
         code, spec, lanes = self.code, self.spec, self.lanes
         first = self._wide(self.offsets.load(tree))
-        table = self.tables.at(tree * table_elements(lanes, spec.top, spec.deep))
+        table = self.tables.at(tree * table_elements(lanes, spec.top, deep=spec.deep))
         levels = level_elements(lanes, spec.top) if spec.top else 0
 
         def registers(start: int, count: int) -> list[SSAValue]:

@@ -145,7 +145,7 @@ def top_levels(lanes: int) -> int:
     return lanes.bit_length() - 1 + 2 if lanes >= 8 else 0
 
 
-def table_elements(lanes: int, top: int, deep: bool) -> int:
+def table_elements(lanes: int, top: int, *, deep: bool) -> int:
     """Elements of a tree's table: thresholds, features, and weights, by registers of `lanes` elements.
 
     One register for the levels that fit it; one for the next level, two for the one behind it.

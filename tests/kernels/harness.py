@@ -32,7 +32,12 @@ class Compiled:
         target = target or host()
         skip_unless_run_here(target)
         symbol = f"kernel_under_test_{next(_numbers)}"
-        self._load(emit_object(emit_module(kernel, symbol, target, prescheduled), target, prescheduled), symbol)
+        self._load(
+            emit_object(
+                emit_module(kernel, symbol, target, prescheduled=prescheduled), target, prescheduled=prescheduled
+            ),
+            symbol,
+        )
 
     @classmethod
     def of_module(cls, make: Callable[[str], llvm.ModuleRef], target: Target | None = None) -> Compiled:
@@ -97,7 +102,9 @@ class Compiled:
 def assembly(kernel: Kernel, target: Target | None = None, prescheduled: bool = False) -> str:
     """The assembly text of a kernel, for a target of any architecture. prescheduled: see `KernelSpec.prescheduled`."""
     target = target or host()
-    return emit_assembly(emit_module(kernel, "kernel_in_assembly", target, prescheduled), target, prescheduled)
+    return emit_assembly(
+        emit_module(kernel, "kernel_in_assembly", target, prescheduled=prescheduled), target, prescheduled=prescheduled
+    )
 
 
 def lane_by_lane(

@@ -128,7 +128,7 @@ def choose(case: Case, target: Target, channels_last: bool = True, known_size: b
         return choose_transposed(case.strides, case.groups, case.outputs, out_size, target)
     return choose_convolution(
         *(case.kernel, case.strides, case.dilations, case.groups, case.channels, case.outputs, out_size, target),
-        channels_last,
+        channels_last=channels_last,
         winograd=False,
         in_size=case.size if known_size else (None, None),
         pads=case.pads[:2],

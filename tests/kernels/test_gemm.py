@@ -492,7 +492,7 @@ def test_gemm_tiles_stay_in_registers(cpu: str, shape: tuple[int | None, int]) -
     loops = multiplying_loops(assembly(build(spec, target.lanes(4)), target, spec.prescheduled), target)
     vectors, part = divmod(spec.widths[0], target.lanes(4))
     sums = spec.rows[0] * vectors
-    assert max(loop.multiply_adds for loop in loops) == sums * steps_of_round(target.architecture, sums, not part)
+    assert max(loop.multiply_adds for loop in loops) == sums * steps_of_round(target.architecture, sums, whole=not part)
     for loop in loops:
         assert not loop.stack_accesses, loop.text
         if target.on_arm:  # multiplications by an element, which is loaded alone

@@ -77,7 +77,7 @@ def test_modes_axes_and_sizes(kind: type, mode: str, outside: str, lanes: int) -
         spec = kind(mode, outside, len(shape), element="uint32" if mode == "nearest" else "float32")
         x = random.normal(size=(2, channels, *shape)).astype(np.float32)
         at = coordinates_of(mode, outside, shape, places).astype(np.float32)
-        expected = sample(x.astype(np.float64), at.astype(np.float64), mode, outside, False)
+        expected = sample(x.astype(np.float64), at.astype(np.float64), mode, outside, aligned=False)
         result = run(spec, x.view(np.uint32) if mode == "nearest" else x, at, at, lanes)
         np.testing.assert_allclose(result.view(np.float32), expected, 2e-5, 2e-5)
 
@@ -90,14 +90,14 @@ def test_factors_alignment_and_elements(kind: type, lanes: int) -> None:
     at = np.clip(coordinates_of("linear", "reflection", (3, 4), 37), 0, 2)
     for dtype, aligned in itertools.product((np.float32, np.float64), (False, True)):
         spec = kind("cubic", "reflection", 2, aligned, np.dtype(dtype).name, True)
-        expected = sample(x, at, "cubic", "reflection", aligned) * factors[:, None]
+        expected = sample(x, at, "cubic", "reflection", aligned=aligned) * factors[:, None]
         result = run(spec, *(array.astype(dtype) for array in (x, at, factors)), lanes)
         np.testing.assert_allclose(result, expected, 3e-5, 3e-5)
     whole = np.rint(at).astype(np.float32)
     for dtype in (np.uint8, np.uint16, np.uint64):
         elements = random.integers(0, 200, x.shape).astype(dtype)
         result = run(kind("nearest", "zeros", 2, element=np.dtype(dtype).name), elements, whole, whole, lanes)
-        np.testing.assert_array_equal(result, sample(elements, whole, "nearest", "zeros", False))
+        np.testing.assert_array_equal(result, sample(elements, whole, "nearest", "zeros", aligned=False))
 
 
 def test_nothing_to_do_and_wrong_specs() -> None:

@@ -76,10 +76,10 @@ def test_rows_together(together: int, element: str, target: Target) -> None:
 
 def test_choose_rows() -> None:
     assert [
-        choose_rows("rms", True, False, "float32", *extents).together
-        for extents in ((1, 768), (None, 768), (5, 768), (5, 4096), (5, None))
+        choose_rows("rms", scale=True, bias=False, element="float32", rows=rows, columns=columns).together
+        for rows, columns in ((1, 768), (None, 768), (5, 768), (5, 4096), (5, None))
     ] == [1, 4, 4, 2, 4]
-    assert choose_rows("rms", True, False, "float64", 5, 768).together == 2
+    assert choose_rows("rms", scale=True, bias=False, element="float64", rows=5, columns=768).together == 2
 
 
 def test_nothing_to_normalize() -> None:

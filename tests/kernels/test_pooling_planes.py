@@ -127,7 +127,7 @@ KINDS = [("max", False, 2), ("average", False, 2), ("average", True, 2), ("lp", 
 @pytest.mark.parametrize("case", CASES)
 def test_as_channels_last(case: Case, kind: tuple[str, bool, int], lanes: int) -> None:
     name, include, power = kind
-    spec = choose_planes(name, case.kernel, case.strides, include, power)
+    spec = choose_planes(name, case.kernel, case.strides, count_include_pad=include, power=power)
     for gap in (0, 5):
         x, y = example(case, gap)
         expected = channels_last(case, choose(name, count_include_pad=include, power=power), x)
@@ -174,7 +174,7 @@ def test_nothing_to_do() -> None:
 
 
 def test_equal_code_has_equal_specs() -> None:
-    assert choose_planes("max", (3, 3), (2, 2), True, 3) == choose_planes("max", (3, 3), (2, 2))
+    assert choose_planes("max", (3, 3), (2, 2), count_include_pad=True, power=3) == choose_planes("max", (3, 3), (2, 2))
     assert choose_planes("max", (7, 9), (3, 1)) == choose_planes("max", (5, 5), (1, 1))
     for kernel, strides in itertools.product([(3, 3), (1, 3)], [(1, 1), (2, 1)]):
         spec = choose_planes("lp", kernel, strides)

@@ -298,7 +298,7 @@ def test_packed_slices(kind: str, target: Target) -> None:
     for length, element in itertools.product((2, 3, 4, 5, 6, 16), ("float32", "int64")):
         if kind in FLOAT_KINDS and element == "int64":
             continue
-        (spec,) = choose(kind, 1, element, kind == "arg_min", outer=35, length=length, x_outer=length)
+        (spec,) = choose(kind, 1, element, select_last_index=kind == "arg_min", outer=35, length=length, x_outer=length)
         assert spec.packed == length
         x = sample((35, length), spec)
         if element == "float32" and kind != "log_sum":

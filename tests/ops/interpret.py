@@ -95,7 +95,7 @@ def _reduce(x: Any, operands: list[np.ndarray], shape: tuple[int, ...], sizes: M
     (reduction,) = (operator for operator in REDUCTIONS if operator.kind == x.kind)
     data = operands[0]
     wide = data.astype(np.float32) if is_narrow(data.dtype) else data
-    return reduction()._reduce(wide, x.axes, x.keepdims).astype(data.dtype)
+    return reduction()._reduce(wide, x.axes, keepdims=x.keepdims).astype(data.dtype)
 
 
 def _arg_reduce(x: Any, operands: list[np.ndarray], shape: tuple[int, ...], sizes: Mapping[str, int]) -> np.ndarray:

@@ -175,7 +175,7 @@ def _regions(x: Any, operands: Arrays, shape: tuple[int, ...], sizes: Any) -> np
 
 def _sample(x: Any, operands: Arrays, shape: tuple[int, ...], sizes: Any) -> np.ndarray:
     data, coordinates, *factors = operands
-    y = sampling.sample(data, coordinates, x.mode, x.outside, x.aligned)
+    y = sampling.sample(data, coordinates, x.mode, x.outside, aligned=x.aligned)
     return y * factors[0][:, None] if factors else y
 
 

@@ -27,7 +27,7 @@ def test_rows_are_read_in_place_where_each_is_whole_cache_lines(
     space: str, depth: int, row: int, offset: int, as_taken: bool, way: str
 ) -> None:
     x = StridedTensor(Buffer("x", space, 1 << 20, DType.UINT8), offset, (9, depth), (row, 1))
-    assert way_of_rows(x, row, 64, as_taken) == way
+    assert way_of_rows(x, row, 64, as_taken=as_taken) == way
 
 
 @pytest.mark.parametrize(

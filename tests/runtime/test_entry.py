@@ -40,7 +40,7 @@ def _sum(threads: int = 1) -> Executable:
 
 
 def _entry(program: Executable, release_gil: bool = True) -> Entry:
-    entry = program.entry(release_gil)
+    entry = program.entry(release_gil=release_gil)
     assert entry is not None
     return entry
 

@@ -91,7 +91,7 @@ class RowNorm(custom.Operator):
         return x / np.abs(x).sum(-1, keepdims=True)
 
     def lower(self, to: custom.Lowering, x: Any) -> Any:
-        total = to.reduce("l1", x, (len(x.shape) - 1,), True)
+        total = to.reduce("l1", x, (len(x.shape) - 1,), keepdims=True)
         return to.map(e.operand(0, x.dtype) / e.operand(1, x.dtype), x, total)
 
 

@@ -49,6 +49,7 @@ class SavedEngine(ModelEngine):
         artifact: Artifact,
         threads: int,
         program_bytes: int = PROGRAM_BYTES,
+        *,
         zeros: bool = False,
         behind: Callable[[], Engine] | None = None,
     ) -> None:
@@ -58,7 +59,7 @@ class SavedEngine(ModelEngine):
         self._numbers = {shapes: number for number, shapes in enumerate(artifact.shapes)}
         self._programs: LRUCache[RunnableProgram] = LRUCache(max(1, len(self._numbers)))
         self._table_bytes, frame_bytes = split_memory(program_bytes)
-        self._frames = ExecutionContextPool(frame_bytes, zeros)
+        self._frames = ExecutionContextPool(frame_bytes, zeros=zeros)
         self.foreign: str | None = None
         """Nothing speaks against running the code: opening an artifact has made sure of that."""
 
@@ -158,7 +159,7 @@ class SavedEngine(ModelEngine):
             self.artifact.addresses,
             self.artifact.flags,
         )
-        return RunnableProgram(program, common, self.settings.threads, saved.keeps_gil, self._frames)
+        return RunnableProgram(program, common, self.settings.threads, keep_gil=saved.keeps_gil, frames=self._frames)
 
     def _missing(self, shapes: Shapes) -> str:
         known = self._served()

@@ -112,7 +112,7 @@ def key_of(source: object, options: SessionOptions, disabled: Collection[str], t
 
 def _is_excluded(options: SessionOptions) -> bool:
     """Whether sessions with these options always load and compile the model."""
-    if not switch(options, KEEP_MODEL, True):
+    if not switch(options, KEEP_MODEL, default=True):
         return True
     if options.enable_profiling:  # of the loading too
         return True
@@ -157,13 +157,13 @@ def is_settled(key: CacheKey) -> bool:
     return identity_of(key.path) == key.identity and time.time() - key.identity[-1] * 1e-9 > SETTLED_SECONDS
 
 
-def open_cached(cache: KernelCache, key: CacheKey, verify: bool) -> Artifact | None:
+def open_cached(cache: KernelCache, key: CacheKey, *, verify: bool) -> Artifact | None:
     """The compiled model that is kept; None if there is none, or none that can be used."""
     path = cache.model(key.place, key.digest)
     if path is None:
         return None
     try:
-        artifact = open_artifact(path, verify)
+        artifact = open_artifact(path, verify_constants=verify)
     except (ArtifactError, OSError):
         return None
     return artifact if artifact.open else None

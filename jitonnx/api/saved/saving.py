@@ -89,7 +89,7 @@ def write_cached(engines: Sequence[Engine], examples: Sequence[Shapes], info: Mo
 class _Parts:
     """What engines give to a file: their code, plans and schedules, each once."""
 
-    def __init__(self, may_compile: bool = True) -> None:
+    def __init__(self, *, may_compile: bool = True) -> None:
         self._may_compile = may_compile
         self._engines: list[Engine] = []
         self._codes: list[CompiledPlan] = []

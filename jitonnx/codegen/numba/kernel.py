@@ -29,7 +29,7 @@ class KernelWriter:
     operators: the operators of the model's nodes, by their names, for the docstring.
     """
 
-    def __init__(self, call: KernelCall, named: bool, operators: Mapping[str, str]) -> None:
+    def __init__(self, call: KernelCall, *, named: bool, operators: Mapping[str, str]) -> None:
         self.call, self.code = call, Writer(_HELPERS)
         self.spec: Any = call.spec
         self._named, self._operators = named, operators

@@ -314,7 +314,7 @@ def _write_layer_norm(kernel: KernelWriter) -> str:
             with part.loop() as k:
                 kernel.store(4, plus(at_kept, k), read(k))
             part.value = lambda k: kernel.load(4, plus(at_kept, k))
-        mean, factor = _statistics(kernel, part, spec.kind == "rms")
+        mean, factor = _statistics(kernel, part, rms=spec.kind == "rms")
         with part.loop() as k:
             result = f"{_difference(part.value(k), mean)} * {factor}"
             result = _affine(kernel, result, k, spec)
@@ -338,7 +338,7 @@ def _affine(kernel: KernelWriter, result: str, place: Amount, spec: Any) -> str:
     return result
 
 
-def _statistics(kernel: KernelWriter, part: _Slice, rms: bool) -> tuple[str | None, str]:
+def _statistics(kernel: KernelWriter, part: _Slice, *, rms: bool) -> tuple[str | None, str]:
     """The mean, if one is taken off, and what differences from it are multiplied by."""
     code, count = part.code, f"np.{part.element}({part.length})"
     mean = None
@@ -478,7 +478,7 @@ def _write_group_norm(kernel: KernelWriter) -> str:
             return kernel.stage(kernel.call.prologue, x, image, channel, position)
 
         part = _Slice(code, spec.element, count, read)
-        mean, factor = _statistics(kernel, part, False)
+        mean, factor = _statistics(kernel, part, rms=False)
         with part.loop() as k:
             channel, position = places(k)
             result = _affine(kernel, f"{_difference(read(k), mean)} * {factor}", channel, spec)

@@ -38,7 +38,7 @@ def write(call: KernelCall, *, named: bool = True, operators: Mapping[str, str] 
 
     Raises: Uncovered with what has no source.
     """
-    kernel = KernelWriter(call, named, operators or {})
+    kernel = KernelWriter(call, named=named, operators=operators or {})
     if kernel.tasks == 0:
         return kernel.finish("nothing, as it has no elements")
     return kernel.finish(WRITERS[call.spec.family](kernel))

@@ -30,7 +30,7 @@ class Taps(NamedTuple):
     weight: np.ndarray
 
 
-def sample(x: np.ndarray, coordinates: np.ndarray, mode: str, outside: str, aligned: bool) -> np.ndarray:
+def sample(x: np.ndarray, coordinates: np.ndarray, mode: str, outside: str, *, aligned: bool) -> np.ndarray:
     """x [N, C, spatial...] at coordinates [N, axes, P]: [N, C, P], of x's type, a float unless the mode is nearest.
 
     aligned: elements are reflected at the centres of the outermost ones, not at their edges. Coordinates of the modes
@@ -42,7 +42,9 @@ def sample(x: np.ndarray, coordinates: np.ndarray, mode: str, outside: str, alig
     result = np.full((images, channels, places), nothing, x.dtype)
     if 0 in result.shape or 0 in shape:
         return result
-    axes = [axis_taps(coordinates[:, axis], length, mode, outside, aligned) for axis, length in enumerate(shape)]
+    axes = [
+        axis_taps(coordinates[:, axis], length, mode, outside, aligned=aligned) for axis, length in enumerate(shape)
+    ]
     image = np.arange(images)[:, None, None]
     channel = np.arange(channels)[None, :, None]
     for taps in itertools.product(*axes):
@@ -58,7 +60,7 @@ def sample(x: np.ndarray, coordinates: np.ndarray, mode: str, outside: str, alig
     return result
 
 
-def axis_taps(x: np.ndarray, length: int, mode: str, outside: str, aligned: bool) -> list[Taps]:
+def axis_taps(x: np.ndarray, length: int, mode: str, outside: str, *, aligned: bool) -> list[Taps]:
     """The taps of coordinates x on an axis of `length` elements."""
     whole = x if mode == "nearest" else np.floor(x)
     first = np.clip(np.nan_to_num(whole), -4, length + 4).astype(np.int64)

@@ -29,13 +29,13 @@ def check_declarations(walk: Walk, proto: GraphProto, body: Body) -> None:
                     continue
             elif not is_main and kind is None:
                 continue
-            _check_declaration(walk, info, kind, what, body, is_main)
+            _check_declaration(walk, info, kind, what, body, is_main=is_main)
     if is_main:
         _check_defaults(walk, proto, body)
 
 
 def _check_declaration(
-    walk: Walk, info: ValueInfoProto, kind: str | None, what: str, body: Body, is_main: bool
+    walk: Walk, info: ValueInfoProto, kind: str | None, what: str, body: Body, *, is_main: bool
 ) -> None:
     place = body.place(value=info.name)
     who = f"graph {what} {quoted(info.name)}"

@@ -79,6 +79,7 @@ class Walk:
         registry: Registry,
         report: Report,
         reader: Reader,
+        *,
         thorough: bool,
     ) -> None:
         self.proto, self.registry, self.report = proto, registry, report
@@ -185,7 +186,7 @@ class Walk:
             if not name:
                 self.add("names.empty", "an output of the graph has no name", body.place())
             elif name not in local:
-                self._missing_output(name, body, name in visible)
+                self._missing_output(name, body, outer=name in visible)
         if not proto.name:
             self.add("graphs.name", "the graph has no name", body.place(), "give it one")
         if self.thorough:
@@ -203,7 +204,7 @@ class Walk:
         visible.difference_update(added)
         return waiting
 
-    def _missing_output(self, name: str, body: Body, outer: bool) -> None:
+    def _missing_output(self, name: str, body: Body, *, outer: bool) -> None:
         text = f"This is an invalid model. Error: Graph output ({name}) does not exist in the graph. "
         if outer:
             text += "It is a value of a graph around it"

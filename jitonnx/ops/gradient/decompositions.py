@@ -100,7 +100,7 @@ def _scaled(tape: Tape, x: Value, centre: Value | None, square: Value, epsilon: 
     return tape.times(deviation, root)
 
 
-def _normal(tape: Tape, x: Value, axes: Sequence[int], epsilon: float, centred: bool = True) -> Value:
+def _normal(tape: Tape, x: Value, axes: Sequence[int], epsilon: float, *, centred: bool = True) -> Value:
     """x over the root of its mean square over axes, taken off its mean before if `centred`."""
     places = tape.axes(axes)
     mean = tape.add(ReduceMean(), x, places) if centred else None
@@ -154,7 +154,7 @@ def _layer_normalization(tape: Tape, node: Node, *inputs: Value | None) -> Value
     x, scale, bias = _wide(tape, *(*inputs, None)[:3])
     axis = normalize_axis(operator.axis, len(x.shape))
     centred = isinstance(operator, LayerNormalization)
-    y = tape.times(_normal(tape, x, range(axis, len(x.shape)), operator.epsilon, centred), scale)
+    y = tape.times(_normal(tape, x, range(axis, len(x.shape)), operator.epsilon, centred=centred), scale)
     return tape.cast(y if bias is None else tape.plus(y, bias), inputs[0].dtype)
 
 

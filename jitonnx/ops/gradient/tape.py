@@ -96,7 +96,7 @@ class Tape:
     def expand(self, x: Value, shape: Sequence[DimLike]) -> Value:
         return x if tuple(shape) == x.shape else self.add(Expand(), x, self.dims(shape))
 
-    def sum(self, x: Value, axes: Sequence[int], keepdims: bool = True) -> Value:
+    def sum(self, x: Value, axes: Sequence[int], *, keepdims: bool = True) -> Value:
         """The sum over axes; over none: x."""
         return self.add(ReduceSum(keepdims=int(keepdims)), x, self.axes(axes)) if axes else x
 

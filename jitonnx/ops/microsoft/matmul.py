@@ -26,8 +26,8 @@ class TransposeMatMul(Contributed):
 
     def compose(self, parts: Parts, a: Value, b: Value) -> Value:
         moved = [getattr(self, name) for name in self.batches_inside] if self.batches_inside else [False, False]
-        a = _turned(parts, a, self.transA, moved[0])
-        b = _turned(parts, b, self.transB, moved[1])
+        a = _turned(parts, a, exchange=self.transA, batch_inside=moved[0])
+        b = _turned(parts, b, exchange=self.transB, batch_inside=moved[1])
         product = parts.add(MatMul(), a, b)
         return product if self.alpha == 1 else parts.add(Mul(), product, of_type(parts, self.alpha, product))
 
@@ -41,7 +41,7 @@ class FusedMatMul(TransposeMatMul):
     batches_inside = ("transBatchA", "transBatchB")
 
 
-def _turned(parts: Parts, x: Value, exchange: bool, batch_inside: bool) -> Value:
+def _turned(parts: Parts, x: Value, *, exchange: bool, batch_inside: bool) -> Value:
     """x with its last two axes exchanged, after its first axis has been moved in front of its last."""
     order = list(range(len(x.shape)))
     if len(order) < 2:

@@ -164,9 +164,9 @@ class QLinearAveragePool(Contributed):
         self, parts: Parts, x: Value, scale: Value, zero: Value | None, y_scale: Value, y_zero: Value | None = None
     ) -> Value:
         pool = AveragePool(**shared_attributes(self, AveragePool))
-        images = _channels_first(parts, _numbers(parts, x, scale, zero), self.channels_last)
+        images = _channels_first(parts, _numbers(parts, x, scale, zero), channels_last=self.channels_last)
         y = _quantised(parts, parts.add(pool, images), y_scale, y_zero, x.dtype)
-        return _channels_behind(parts, y, self.channels_last)
+        return _channels_behind(parts, y, channels_last=self.channels_last)
 
 
 class QLinearGlobalAveragePool(Contributed):
@@ -175,9 +175,9 @@ class QLinearGlobalAveragePool(Contributed):
     channels_last: bool = False
 
     def compose(self, parts: Parts, x: Value, scale: Value, zero: Value, y_scale: Value, y_zero: Value) -> Value:
-        images = _channels_first(parts, _numbers(parts, x, scale, zero), self.channels_last)
+        images = _channels_first(parts, _numbers(parts, x, scale, zero), channels_last=self.channels_last)
         y = _quantised(parts, parts.add(GlobalAveragePool(), images), y_scale, y_zero, x.dtype)
-        return _channels_behind(parts, y, self.channels_last)
+        return _channels_behind(parts, y, channels_last=self.channels_last)
 
 
 class QLinearConv(Contributed):
@@ -193,8 +193,8 @@ class QLinearConv(Contributed):
 
     def compose(self, parts: Parts, x: Value, *others: Value) -> Value:
         conv = _QLinearConv(**shared_attributes(self, _QLinearConv))
-        y = parts.add(conv, _channels_first(parts, x, self.channels_last), *others)
-        return _channels_behind(parts, y, self.channels_last)
+        y = parts.add(conv, _channels_first(parts, x, channels_last=self.channels_last), *others)
+        return _channels_behind(parts, y, channels_last=self.channels_last)
 
 
 # ---------------------------------------------------------------- products of matrices
@@ -303,7 +303,7 @@ def _wide(parts: Parts, x: Value) -> Value:
     return x if x.dtype is DType.FLOAT else parts.add(Cast(to=int(DType.FLOAT)), x)
 
 
-def _channels_first(parts: Parts, x: Value, channels_last: bool) -> Value:
+def _channels_first(parts: Parts, x: Value, *, channels_last: bool) -> Value:
     """x with its last axis as the second, if that has the channels."""
     if not channels_last:
         return x
@@ -311,7 +311,7 @@ def _channels_first(parts: Parts, x: Value, channels_last: bool) -> Value:
     return parts.add(Transpose(perm=(0, rank - 1, *range(1, rank - 1))), x)
 
 
-def _channels_behind(parts: Parts, x: Value, channels_last: bool) -> Value:
+def _channels_behind(parts: Parts, x: Value, *, channels_last: bool) -> Value:
     """The inverse of `_channels_first`."""
     if not channels_last:
         return x

@@ -72,9 +72,11 @@ class DynamicQuantizeLSTM(Contributed):
                 halves = parts.add_many(Split(axis=0, num_outputs=2), [of_d(bias)], 2)
                 gates = parts.add(Add(), gates, parts.add(Add(), *halves))
             states = [_zeros(parts, x, hidden) if state is None else of_d(state) for state in (initial_h, initial_c)]
-            step = _Step(hidden, functions[3 * d : 3 * d + 3], self.clip or 0.0, self.input_forget)
+            step = _Step(hidden, functions[3 * d : 3 * d + 3], self.clip or 0.0, input_forget=self.input_forget)
             weights = [of_d(r), of_d(r_scale), of_d(r_zero), None if peepholes is None else of_d(peepholes)]
-            ran.append(_run(parts, step, gates, states, weights, lengths, self.direction == "reverse" or d == 1))
+            ran.append(
+                _run(parts, step, gates, states, weights, lengths, backwards=self.direction == "reverse" or d == 1)
+            )
         y, *last = (
             parts.add(Concat(axis=axis), *(parts.add(Unsqueeze(), value, _axes(parts, axis)) for value in values))
             for axis, values in zip((1, 0, 0), zip(*ran, strict=True), strict=True)
@@ -99,7 +101,7 @@ class _Step:
     """What a step does to the states."""
 
     def __init__(
-        self, hidden: int, functions: tuple[tuple[str, float, float], ...], clip: float, input_forget: bool
+        self, hidden: int, functions: tuple[tuple[str, float, float], ...], clip: float, *, input_forget: bool
     ) -> None:
         self._hidden, self._functions, self._clip, self._input_forget = hidden, functions, clip, input_forget
 
@@ -140,6 +142,7 @@ def _run(
     states: list[Value],
     weights: list[Any],
     lengths: Value | None,
+    *,
     backwards: bool,
 ) -> tuple[Value, Value, Value]:
     """One direction over all steps: Y [T, N, H], and the states [N, H] behind the last step of each sequence.

@@ -117,10 +117,10 @@ def lower_transformed(to: Lowering, scores: Value, name: str) -> Value:
     if name == "SOFTMAX":
         return to.emit(c.Softmax(1, False), (scores,), scores.type)
     if name == "SOFTMAX_ZERO":
-        highest = to.reduce("max", scores, (1,), True)
+        highest = to.reduce("max", scores, (1,), keepdims=True)
         counts = e.absolute(x) > _ALMOST_ZERO
         power = e.exp(x - e.operand(1, scores.dtype))
-        total = to.reduce("sum", to.map(e.where(counts, power, 0.0), scores, highest), (1,), True)
+        total = to.reduce("sum", to.map(e.where(counts, power, 0.0), scores, highest), (1,), keepdims=True)
         value = e.where(counts, power, x * e.exp(-e.operand(1, scores.dtype)))
         return to.map(value / e.operand(2, scores.dtype), scores, highest, total)
     return scores

@@ -91,7 +91,7 @@ class _Machine(Operator):
             wide, of_vectors = to.cast(x, DType.DOUBLE), vectors.astype(np.float64)
             number, of_row, of_vector = (e.operand(place, DType.DOUBLE) for place in range(3))
             product = to.matmul(wide, to.constant(np.ascontiguousarray(of_vectors.T)))
-            squares = to.reduce("sum", to.map(number * number, wide), (1,), True)
+            squares = to.reduce("sum", to.map(number * number, wide), (1,), keepdims=True)
             between = e.maximum(of_row + of_vector - number * 2.0, 0.0)
             distance = e.cast(e.where(e.equal(of_row, math.inf), math.inf, between), DType.FLOAT)
             lengths = to.constant(np.square(of_vectors).sum(axis=1)[None])
@@ -256,7 +256,7 @@ class SVMClassifier(_Machine):
             scores = to.map(element + float(_float32(self.rho)[0]), to.matmul(rows, matrix))
             chosen = lower_highest(to, scores)
             if self._classes == 2:
-                chosen = self._lower_of_two(to, chosen, to.reduce("max", scores, (1,), False))
+                chosen = self._lower_of_two(to, chosen, to.reduce("max", scores, (1,), keepdims=False))
             return lower_labelled(to, chosen, labels), lower_transformed(to, scores, self.post_transform)
         kernels = self._lower_kernel(to, rows, _float32(self.support_vectors).reshape(self._vectors, -1))
         decisions = to.map(

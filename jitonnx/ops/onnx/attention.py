@@ -205,7 +205,7 @@ class Attention(Operator):
         plain = whole and past_key is None and lengths is None  # query i then attends keys 0 to i if causal
         if mask is not None and mask.dtype is not DType.BOOL:
             mask = to.cast(mask, q.dtype)
-        bias = self._lower_mask(to, mask, lengths, heads, q.dtype, plain)
+        bias = self._lower_mask(to, mask, lengths, heads, q.dtype, plain=plain)
         scale = 1.0
         if self.scale is not None or isinstance(heads.q[3], int):
             scale = self._scale(heads)
@@ -246,16 +246,16 @@ class Attention(Operator):
         rounded = to.cast(to.cast(biased, precise), DType.FLOAT if precise in HALVES else precise)
         weights = to.cast(to.emit(c.Softmax(3, log=False), [rounded], rounded.type), q.dtype)
         if added is not None:  # a row in which everything is masked gives 0
-            top = to.reduce("max", added, (len(added.shape) - 1,), True)
+            top = to.reduce("max", added, (len(added.shape) - 1,), keepdims=True)
             weights = to.map(e.where(e.equal(e.operand(1, q.dtype), -math.inf), 0.0, x), weights, top)
         return _lower_grouped(to, weights, v), [logits, capped, biased, weights]
 
     def _lower_mask(
-        self, to: Lowering, mask: Value | None, lengths: Value | None, heads: _Heads, dtype: DType, plain: bool
+        self, to: Lowering, mask: Value | None, lengths: Value | None, heads: _Heads, dtype: DType, *, plain: bool
     ) -> Value | None:
         """The mask with everything in it that c.Attention does not know: offsets, windows, lengths. None: no mask."""
         mask = _padded_mask(to, mask, heads.total)
-        allowed = self._lower_allowed(to, lengths, heads, plain)
+        allowed = self._lower_allowed(to, lengths, heads, plain=plain)
         if allowed is None:
             return mask
         condition = e.operand(0, DType.BOOL)
@@ -265,7 +265,7 @@ class Attention(Operator):
             return to.map(e.logical_and(condition, e.operand(1, DType.BOOL)), allowed, mask)
         return to.map(e.where(condition, e.operand(1, dtype), -math.inf), allowed, mask)
 
-    def _lower_allowed(self, to: Lowering, lengths: Value | None, heads: _Heads, plain: bool) -> Value | None:
+    def _lower_allowed(self, to: Lowering, lengths: Value | None, heads: _Heads, *, plain: bool) -> Value | None:
         """Which keys a query may attend by position, a bool that broadcasts to [B, H, S, T]; None: all, or causal."""
         rows = heads.q[2]
         column, row, offset = (e.operand(i, DType.INT64) for i in range(3))

@@ -54,7 +54,7 @@ class _Cast(Operator):
         return result
 
     def _convert(self, x: np.ndarray, dtype: DType) -> np.ndarray:
-        return convert(x, dtype, bool(self.saturate), self.round_mode)
+        return convert(x, dtype, saturate=bool(self.saturate), round_mode=self.round_mode)
 
 
 class Cast(_Cast):
@@ -126,7 +126,7 @@ class BitCast(Operator):
 # ---------------------------------------------------------------------------------------------- conversions
 
 
-def convert(x: np.ndarray, dtype: DType, saturate: bool = True, round_mode: str = "up") -> np.ndarray:
+def convert(x: np.ndarray, dtype: DType, *, saturate: bool = True, round_mode: str = "up") -> np.ndarray:
     """`x` as elements of `dtype`, by the rules of ONNX's Cast (what they leave open as onnxruntime does it on x86)."""
     if x.dtype == object and is_symbolic(x):
         if dtype not in (DType.INT32, DType.INT64):
@@ -140,9 +140,9 @@ def convert(x: np.ndarray, dtype: DType, saturate: bool = True, round_mode: str 
     if dtype is DType.BOOL:
         return x != 0
     if dtype in _FLOAT8:
-        return _to_float8(x.astype(np.float32), dtype, saturate)
+        return _to_float8(x.astype(np.float32), dtype, saturate=saturate)
     if dtype is DType.FLOAT8E8M0:
-        return _to_power_of_two(x.astype(np.float32), target, saturate, round_mode)
+        return _to_power_of_two(x.astype(np.float32), target, saturate=saturate, round_mode=round_mode)
     if dtype in _SATURATED:
         return np.clip(x.astype(np.float32), -_SATURATED[dtype], _SATURATED[dtype]).astype(target)
     if dtype.is_integer and x.dtype.kind not in "iub":
@@ -186,7 +186,7 @@ def _low_bits(x: np.ndarray, dtype: DType) -> np.ndarray:
     return low.astype(np.int8).astype(dtype.numpy)
 
 
-def _to_float8(x: np.ndarray, dtype: DType, saturate: bool) -> np.ndarray:
+def _to_float8(x: np.ndarray, dtype: DType, *, saturate: bool) -> np.ndarray:
     if saturate:
         with fork_safety.critical:
             import ml_dtypes
@@ -197,7 +197,7 @@ def _to_float8(x: np.ndarray, dtype: DType, saturate: bool) -> np.ndarray:
     return x.astype(dtype.numpy)
 
 
-def _to_power_of_two(x: np.ndarray, target: np.dtype, saturate: bool, round_mode: str) -> np.ndarray:
+def _to_power_of_two(x: np.ndarray, target: np.dtype, *, saturate: bool, round_mode: str) -> np.ndarray:
     """FLOAT8E8M0, an exponent alone: the byte b means 2 ** (b - 127), 255 means NaN."""
     mantissa, exponent = np.frexp(np.abs(x))  # |x| = mantissa * 2 ** exponent, mantissa in [1/2, 1)
     power = exponent.astype(np.int64) - 1 + 127

@@ -89,7 +89,7 @@ class DeformConv(Operator):
         coordinates = moved + fixed.reshape(taps, axes, *(1,) * axes).astype(wide.dtype) + grid.astype(wide.dtype)
         by_group = np.moveaxis(coordinates, 3, 2).reshape(images * groups, axes, taps * places)
         image = wide.reshape(images * groups, channels // groups, *x.shape[2:])
-        columns = sample(image, by_group, "linear", "zeros", False)
+        columns = sample(image, by_group, "linear", "zeros", aligned=False)
         if mask is not None:
             columns = columns * widen(mask).reshape(images * groups, 1, taps * places)
         columns = columns.reshape(images, self.group, channels // self.group * taps, places)

@@ -106,7 +106,9 @@ def _summed(to: Lowering, x: _Labelled, keep: set[str]) -> _Labelled:
     axes = tuple(axis for axis, label in enumerate(x.labels) if label not in keep)
     if not axes:
         return x
-    return _Labelled(to.reduce("sum", x.value, axes, False), tuple(label for label in x.labels if label in keep))
+    return _Labelled(
+        to.reduce("sum", x.value, axes, keepdims=False), tuple(label for label in x.labels if label in keep)
+    )
 
 
 def _transposed(to: Lowering, x: _Labelled, labels: Labels) -> Value:

@@ -64,7 +64,7 @@ class GridSample(Operator):
         if self.mode != "nearest":
             wide = widen(x) if x.dtype.kind not in "iub" else x.astype(np.float64)
             coordinates = coordinates.astype(np.float64 if wide.dtype.kind == "c" else wide.dtype)
-        y = sample(wide, coordinates, self.mode, self.padding_mode, self.align_corners)
+        y = sample(wide, coordinates, self.mode, self.padding_mode, aligned=self.align_corners)
         if x.dtype.kind in "iu" and self.mode != "nearest":
             y = np.clip(np.trunc(y), *_limits(x.dtype))
         return y.astype(x.dtype).reshape(images, channels, *grid.shape[1:-1])
@@ -177,7 +177,7 @@ class AffineGrid(Operator):
         maps = theta.astype(np.float64)
         grid = np.broadcast_to(maps[:, :, axes].reshape(-1, *(1,) * axes, axes), (len(theta), *shape, axes))
         for column, axis in enumerate(reversed(range(axes))):
-            along = _positions(shape[axis], self.align_corners).reshape(-1, *(1,) * (axes - axis))
+            along = _positions(shape[axis], aligned=self.align_corners).reshape(-1, *(1,) * (axes - axis))
             grid = grid + maps[:, :, column].reshape(-1, *(1,) * axes, axes) * along
         return grid.astype(theta.dtype)
 
@@ -202,7 +202,7 @@ class AffineGrid(Operator):
     def _along(self, to: Lowering, length: DimLike, dtype: DType) -> Value:
         """`_positions` of an axis whose length a run may tell."""
         if isinstance(length, int):
-            return to.constant(_positions(length, self.align_corners).astype(dtype.numpy))
+            return to.constant(_positions(length, aligned=self.align_corners).astype(dtype.numpy))
         count, twice = e.cast(e.operand(0, DType.INT64), dtype), e.cast(e.index(0), dtype) * 2.0
         if self.align_corners:
             along = e.where(count > 1.0, (twice - (count - 1.0)) / (count - 1.0), -1.0)
@@ -211,7 +211,7 @@ class AffineGrid(Operator):
         return to.map(along, to.broadcast(to.dimensions(contents_array((length,), ())), (length,)))
 
 
-def _positions(length: int, aligned: bool) -> np.ndarray:
+def _positions(length: int, *, aligned: bool) -> np.ndarray:
     """The positions of the elements of an axis in [-1, 1]: the ends are the outermost centres if aligned, else the
     outer edges."""
     twice = 2 * np.arange(length, dtype=np.float64)

@@ -88,7 +88,7 @@ class _Comparison(_Pairwise):
             return bool(type(self).function(1, 0))
         if dims.not_negative(-1 - difference):
             return bool(type(self).function(-1, 0))
-        if (order := context.decide_order(a, b, type(self).function is np.equal)) is not None:
+        if (order := context.decide_order(a, b, equal_only=type(self).function is np.equal)) is not None:
             return bool(type(self).function(order, 0))
         raise DataDependentError(f"whether {a} or {b} is larger depends on the sizes")
 

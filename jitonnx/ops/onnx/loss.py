@@ -98,8 +98,8 @@ class _ClassLoss(Operator):
         if self.reduction == "none":
             return losses
         if self.reduction == "sum" or weights is None:
-            return to.reduce(self.reduction, losses, axes, False)
-        total, share = (to.reduce("sum", value, axes, False) for value in (losses, weights))
+            return to.reduce(self.reduction, losses, axes, keepdims=False)
+        total, share = (to.reduce("sum", value, axes, keepdims=False) for value in (losses, weights))
         return to.map(e.operand(0, total.dtype) / e.operand(1, total.dtype), total, share)
 
 
@@ -146,7 +146,7 @@ class SoftmaxCrossEntropyLoss(_ClassLoss):
             losses = self._losses(to, -score, [picked.values], target, picked.weights)
             return self._reduce(to, losses, picked.weights), logarithms
         picked = self._pick(to, x, target, weight)
-        total = to.reduce("log_sum_exp", x, (1,), False)
+        total = to.reduce("log_sum_exp", x, (1,), keepdims=False)
         losses = self._losses(to, e.operand(1, x.dtype) - score, [picked.values, total], target, picked.weights)
         return (self._reduce(to, losses, picked.weights),)
 

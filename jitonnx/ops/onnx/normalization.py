@@ -220,9 +220,9 @@ class _OverTrailingAxes(Operator):
     def _lower_statistics(self, to: Lowering, x: Value, axis: int) -> tuple[Value, Value]:
         """The mean, and 1 / sqrt(variance + epsilon): reductions of their own, which few models ask for."""
         over = range(axis, len(x.shape))
-        mean = to.reduce("mean", x, over, True)
+        mean = to.reduce("mean", x, over, keepdims=True)
         element, other = e.operand(0, x.dtype), e.operand(1, x.dtype)
-        variance = to.reduce("mean", to.map((element - other) * (element - other), x, mean), over, True)
+        variance = to.reduce("mean", to.map((element - other) * (element - other), x, mean), over, keepdims=True)
         return mean, to.map(e.constant(1.0, x.dtype) / e.unary("sqrt", element + self.epsilon), variance)
 
 
@@ -337,10 +337,10 @@ class MeanVarianceNormalization(Operator):
             if len(x.shape) > 2 and images == normalized and not self.only_mean:
                 return to.emit(c.GroupNormalize(groups, _DEVIATION_EPSILON, outside=True), (x, None, None), x.type)
         a, b = e.operand(0, x.dtype), e.operand(1, x.dtype)
-        deviation = to.map(a - b, x, to.reduce("mean", x, axes, True))
+        deviation = to.map(a - b, x, to.reduce("mean", x, axes, keepdims=True))
         if self.only_mean:
             return deviation
-        variance = to.reduce("mean", to.map(a * a, deviation), axes, True)
+        variance = to.reduce("mean", to.map(a * a, deviation), axes, keepdims=True)
         return to.map(a / (e.sqrt(b) + _DEVIATION_EPSILON), deviation, variance)
 
 
@@ -366,7 +366,7 @@ class LpNormalization(Operator):
     @lower_halves
     def lower(self, to: Lowering, x: Value) -> Value:
         axis = normalize_axis(self.axis, len(x.shape))
-        norm = to.reduce("l1" if self.p == 1 else "l2", x, (axis,), True)
+        norm = to.reduce("l1" if self.p == 1 else "l2", x, (axis,), keepdims=True)
         element, size = e.operand(0, x.dtype), e.operand(1, x.dtype)
         return to.map(e.where(e.equal(size, 0), 0.0, element / size), x, norm)
 

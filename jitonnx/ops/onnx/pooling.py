@@ -31,7 +31,9 @@ class _Pool(Operator):
 
     def _windows(self, context: InferenceContext, x: Shape) -> Windows:
         kernel = per_axis(self.kernel_shape, len(x) - 2, 1, "kernel_shape")
-        return slide(context, x[2:], kernel, self.strides, self.dilations, self.pads, self.auto_pad, self.ceil_mode)
+        return slide(
+            context, x[2:], kernel, self.strides, self.dilations, self.pads, self.auto_pad, ceil_mode=self.ceil_mode
+        )
 
     def _type(self, context: InferenceContext, x: Value) -> TensorType:
         spatial_rank(x)
@@ -44,6 +46,7 @@ class _Pool(Operator):
         context: InferenceContext,
         kind: str,
         x: Value,
+        *,
         count_include_pad: bool = False,
         p: int = 2,
         storage_order: int = 0,
@@ -113,7 +116,9 @@ class AveragePool(_Pool):
 
     @lower_halves
     def lower(self, to: Lowering, x: Value) -> Value:
-        return to.emit(self._computation(to.context, "average", x, self.count_include_pad), (x,), to.type)
+        return to.emit(
+            self._computation(to.context, "average", x, count_include_pad=self.count_include_pad), (x,), to.type
+        )
 
 
 def _window_sum(x: np.ndarray, windows: Windows) -> np.ndarray:
@@ -173,7 +178,7 @@ class GlobalAveragePool(_GlobalPool):
 
     @lower_halves
     def lower(self, to: Lowering, x: Value) -> Value:
-        return to.reduce("mean", x, _spatial(len(x.shape)), True)
+        return to.reduce("mean", x, _spatial(len(x.shape)), keepdims=True)
 
 
 class GlobalMaxPool(_GlobalPool):
@@ -184,7 +189,7 @@ class GlobalMaxPool(_GlobalPool):
 
     @lower_halves
     def lower(self, to: Lowering, x: Value) -> Value:
-        return to.reduce("max", x, _spatial(len(x.shape)), True)
+        return to.reduce("max", x, _spatial(len(x.shape)), keepdims=True)
 
 
 class GlobalLpPool(_GlobalPool):
@@ -205,9 +210,9 @@ class GlobalLpPool(_GlobalPool):
     def lower(self, to: Lowering, x: Value) -> Value:
         axes = _spatial(len(x.shape))
         if self.p in (1, 2):
-            return to.reduce("l1" if self.p == 1 else "l2", x, axes, True)
+            return to.reduce("l1" if self.p == 1 else "l2", x, axes, keepdims=True)
         element = e.operand(0, x.dtype)
-        total = to.reduce("sum", to.map(e.power(e.absolute(element), self.p), x), axes, True)
+        total = to.reduce("sum", to.map(e.power(e.absolute(element), self.p), x), axes, keepdims=True)
         return to.map(e.power(element, 1 / self.p), total)
 
 

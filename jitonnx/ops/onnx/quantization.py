@@ -131,7 +131,7 @@ class QuantizeLinear(_Linear):
         computed = DType(self.precision).numpy if self.precision else np.dtype(np.float32)
         quotient = (x.astype(computed) / self._spread(EXACT, scale, x.shape).astype(computed)).astype(np.float32)
         if dtype in _NARROW_FLOATS:
-            return _to_narrow_float(quotient, dtype, bool(self.saturate))
+            return _to_narrow_float(quotient, dtype, saturate=bool(self.saturate))
         low, high = _RANGES[dtype]
         shifted = np.rint(quotient)
         if zero_point is not None:
@@ -276,7 +276,7 @@ class QLinearMatMul(Operator):
         scale = widen(_of_rows(a_scale, a.ndim)) * widen(b_scale) / widen(y_scale)
         quotient, result = product.astype(np.float32) * scale, of_numpy(y_zero.dtype)
         if result in _FLOAT8:
-            return _to_narrow_float(quotient + y_zero.astype(np.float32), result, True)
+            return _to_narrow_float(quotient + y_zero.astype(np.float32), result, saturate=True)
         low, high = _RANGES[result]
         y = np.rint(quotient) + y_zero.astype(np.float32)
         return np.clip(np.where(np.isnan(y), low, y), low, high).astype(y_zero.dtype)
@@ -411,7 +411,7 @@ def _same_shape(context: InferenceContext, a: Shape, b: Shape) -> bool:
 # ---------------------------------------------------------------- parts on NumPy
 
 
-def _to_narrow_float(x: np.ndarray, dtype: DType, saturate: bool) -> np.ndarray:
+def _to_narrow_float(x: np.ndarray, dtype: DType, *, saturate: bool) -> np.ndarray:
     """Rounded to an 8- or 4-bit float; beyond its range its largest number if `saturate`, else what the type has."""
     import ml_dtypes
 
@@ -630,7 +630,7 @@ def _scalar(to: Lowering, zero: Value | None) -> tuple[Value, ...]:
 
 
 def _convolve_bytes(
-    to: Lowering, x: Value, weights: np.ndarray, zero: Value | None, windows: Windows, depthwise: bool = False
+    to: Lowering, x: Value, weights: np.ndarray, zero: Value | None, windows: Windows, *, depthwise: bool = False
 ) -> Value:
     """The convolution with int8 weights of an image or a signal, which is an image of one row."""
     lines = len(x.shape) == 3

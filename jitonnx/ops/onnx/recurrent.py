@@ -122,7 +122,7 @@ class _Recurrent(Operator):
             chosen.append((known[name.lower()], alpha, beta))
         return tuple(chosen)
 
-    def computation(self, hidden: int, projected: bool = False) -> c.Recurrent:
+    def computation(self, hidden: int, *, projected: bool = False) -> c.Recurrent:
         """What is computed. projected: see `c.Recurrent`."""
         return c.Recurrent(
             kind=self.name,
@@ -217,7 +217,7 @@ class _Recurrent(Operator):
             own = functions[i * per : (i + 1) * per]
             direction = _Direction(r[i], bias_w, bias_r, p[i], starts[0][i], cell, own)
             products = x @ widen(w[i]).T if w is not None else np.split(x, self.directions, axis=2)[i]
-            ran.append(self._run(products, lengths, direction, self.direction == "reverse" or i == 1))
+            ran.append(self._run(products, lengths, direction, backwards=self.direction == "reverse" or i == 1))
         y, *last = (np.stack(parts, axis) for parts, axis in zip(zip(*ran, strict=True), (1, 0, 0), strict=True))
         if self.layout:
             y, last = y.transpose(2, 0, 1, 3), [state.swapaxes(0, 1) for state in last]
@@ -240,7 +240,7 @@ class _Recurrent(Operator):
         return tuple(gate(*chosen, math.inf if i % per == 2 else limit) for i, chosen in enumerate(self.functions()))
 
     def _run(
-        self, x: np.ndarray, lengths: np.ndarray, direction: _Direction, backwards: bool
+        self, x: np.ndarray, lengths: np.ndarray, direction: _Direction, *, backwards: bool
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """One direction over all steps: Y [T, N, H] and the last states [N, H]. x: multiplied with W already."""
         steps, batch = x.shape[:2]

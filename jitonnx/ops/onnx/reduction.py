@@ -77,9 +77,9 @@ class _Reduce(Operator):
     @via_float32
     def evaluate(self, data: np.ndarray, axes: np.ndarray | None = None) -> np.ndarray:
         over = self._axes(data.ndim, None if axes is None else axes.ravel().tolist())
-        return convert(np.asarray(self._reduce(data, over, bool(self.keepdims))), of_numpy(data.dtype))
+        return convert(np.asarray(self._reduce(data, over, keepdims=bool(self.keepdims))), of_numpy(data.dtype))
 
-    def _reduce(self, x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
+    def _reduce(self, x: np.ndarray, axes: tuple[int, ...], *, keepdims: bool) -> np.ndarray:
         raise NotImplementedError
 
     @lower_halves
@@ -87,7 +87,7 @@ class _Reduce(Operator):
         over = self.axes_of(data, axes)
         if any(data.shape[axis] == 0 for axis in over):
             with np.errstate(all="ignore"):
-                nothing = self._reduce(np.empty(0, data.dtype.numpy), (0,), False)
+                nothing = self._reduce(np.empty(0, data.dtype.numpy), (0,), keepdims=False)
             return to.fill(e.constant(nothing.item(), data.dtype), to.shape)
         if self.kind in _ORDERED and data.dtype in (DType.INT8, DType.UINT8):
             widened = TensorType(DType.INT32, to.shape)  # kernels widen bytes as they read them
@@ -97,7 +97,7 @@ class _Reduce(Operator):
         if wide is None:
             return self._lower_integers(to, data, over)
         kind = "sum" if self.kind == "l1" and data.dtype is DType.UINT64 else self.kind
-        return _narrowed(to, to.reduce(kind, wide, over, bool(self.keepdims)), data.dtype, kind)
+        return _narrowed(to, to.reduce(kind, wide, over, keepdims=bool(self.keepdims)), data.dtype, kind)
 
     def _lower_integers(self, to: Lowering, data: Value, axes: tuple[int, ...]) -> Value:
         """Reduce integers as kernels for them do not: norms, logarithms, means of what no signed type holds."""
@@ -115,7 +115,7 @@ class _Reduce(Operator):
 
         Sums are of 64 bits, signed or not as the elements are.
         """
-        total = to.reduce("sum", to.map(e.cast(addend, DType.INT64), data), axes, bool(self.keepdims))
+        total = to.reduce("sum", to.map(e.cast(addend, DType.INT64), data), axes, keepdims=bool(self.keepdims))
         unsigned = data.dtype in (DType.UINT32, DType.UINT64)
         summed = e.cast(e.operand(0, DType.INT64), DType.UINT64 if unsigned else DType.INT64)
         return to.map(truncated(function(e.cast(summed, DType.DOUBLE)), data.dtype), total)
@@ -126,7 +126,7 @@ class ReduceL1(_Reduce):
 
     kind = "l1"
 
-    def _reduce(self, x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
+    def _reduce(self, x: np.ndarray, axes: tuple[int, ...], *, keepdims: bool) -> np.ndarray:
         return np.abs(x).sum(axis=axes, keepdims=keepdims)
 
 
@@ -135,7 +135,7 @@ class ReduceL2(_Reduce):
 
     kind = "l2"
 
-    def _reduce(self, x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
+    def _reduce(self, x: np.ndarray, axes: tuple[int, ...], *, keepdims: bool) -> np.ndarray:
         return np.sqrt(np.square(x).sum(axis=axes, keepdims=keepdims))
 
     def _lower_integers(self, to: Lowering, data: Value, axes: tuple[int, ...]) -> Value:
@@ -148,7 +148,7 @@ class ReduceLogSum(_Reduce):
 
     kind = "log_sum"
 
-    def _reduce(self, x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
+    def _reduce(self, x: np.ndarray, axes: tuple[int, ...], *, keepdims: bool) -> np.ndarray:
         return np.log(x.sum(axis=axes, keepdims=keepdims))
 
     def _lower_integers(self, to: Lowering, data: Value, axes: tuple[int, ...]) -> Value:
@@ -160,7 +160,7 @@ class ReduceLogSumExp(_Reduce):
 
     kind = "log_sum_exp"
 
-    def _reduce(self, x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
+    def _reduce(self, x: np.ndarray, axes: tuple[int, ...], *, keepdims: bool) -> np.ndarray:
         wide = x if x.dtype.kind == "f" else x.astype(np.float64)
         largest = wide.max(axis=axes, keepdims=True, initial=-np.inf)
         shift = np.where(np.isfinite(largest), largest, 0)
@@ -169,7 +169,7 @@ class ReduceLogSumExp(_Reduce):
 
     def _lower_integers(self, to: Lowering, data: Value, axes: tuple[int, ...]) -> Value:
         wide = to.cast(data, DType.DOUBLE)
-        result = to.reduce(self.kind, wide, axes, bool(self.keepdims))
+        result = to.reduce(self.kind, wide, axes, keepdims=bool(self.keepdims))
         return to.map(truncated(e.operand(0, DType.DOUBLE), data.dtype), result)
 
 
@@ -178,7 +178,7 @@ class ReduceMax(_Reduce):
 
     kind = "max"
 
-    def _reduce(self, x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
+    def _reduce(self, x: np.ndarray, axes: tuple[int, ...], *, keepdims: bool) -> np.ndarray:
         return x.max(axis=axes, keepdims=keepdims, initial=_extreme(x.dtype, largest=False))
 
 
@@ -187,11 +187,11 @@ class ReduceMin(_Reduce):
 
     kind = "min"
 
-    def _reduce(self, x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
+    def _reduce(self, x: np.ndarray, axes: tuple[int, ...], *, keepdims: bool) -> np.ndarray:
         return x.min(axis=axes, keepdims=keepdims, initial=_extreme(x.dtype, largest=True))
 
 
-def _extreme(dtype: np.dtype[Any], largest: bool) -> Any:
+def _extreme(dtype: np.dtype[Any], *, largest: bool) -> Any:
     """The type's neutral element of min (largest) or max."""
     if dtype.kind == "b":
         return largest
@@ -205,7 +205,7 @@ class ReduceMean(_Reduce):
 
     kind = "mean"
 
-    def _reduce(self, x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
+    def _reduce(self, x: np.ndarray, axes: tuple[int, ...], *, keepdims: bool) -> np.ndarray:
         count, total = math.prod(x.shape[axis] for axis in axes), x.sum(axis=axes, keepdims=keepdims)
         if x.dtype.kind == "f":
             return total / x.dtype.type(count)
@@ -215,7 +215,7 @@ class ReduceMean(_Reduce):
     def _lower_integers(self, to: Lowering, data: Value, axes: tuple[int, ...]) -> Value:
         count = maximum(product(data.shape[axis] for axis in axes), 1)
         number = to.cast(to.dimensions(contents_array((count,), ())), data.dtype)
-        total = to.reduce("sum", to.cast(data, DType.INT64), axes, bool(self.keepdims))
+        total = to.reduce("sum", to.cast(data, DType.INT64), axes, keepdims=bool(self.keepdims))
         summed = e.cast(e.operand(0, DType.INT64), data.dtype)
         return to.map(summed / e.operand(1, data.dtype), total, number)
 
@@ -232,7 +232,7 @@ class ReduceProd(_Reduce):
             return np.asarray(data.prod(axis=over, keepdims=bool(self.keepdims)), object)
         return super().evaluate(data, axes)
 
-    def _reduce(self, x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
+    def _reduce(self, x: np.ndarray, axes: tuple[int, ...], *, keepdims: bool) -> np.ndarray:
         return x.prod(axis=axes, keepdims=keepdims, dtype=x.dtype)
 
 
@@ -242,7 +242,7 @@ class ReduceSum(_Reduce):
     kind = "sum"
     axes_since = 13
 
-    def _reduce(self, x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
+    def _reduce(self, x: np.ndarray, axes: tuple[int, ...], *, keepdims: bool) -> np.ndarray:
         return x.sum(axis=axes, keepdims=keepdims, dtype=x.dtype)
 
 
@@ -251,7 +251,7 @@ class ReduceSumSquare(_Reduce):
 
     kind = "sum_square"
 
-    def _reduce(self, x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
+    def _reduce(self, x: np.ndarray, axes: tuple[int, ...], *, keepdims: bool) -> np.ndarray:
         return np.square(x).sum(axis=axes, keepdims=keepdims, dtype=x.dtype)
 
 

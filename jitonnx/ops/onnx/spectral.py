@@ -79,7 +79,7 @@ class DFT(Operator):
             raise InferenceError(f"{x.type} has no axis beside the last one, which holds the parts of complex numbers")
         parts = x.shape[-1]
         real = bool(self.onesided and not self.inverse)
-        if not _are_parts(context, parts, real):
+        if not _are_parts(context, parts, real=real):
             allowed = "1, as a spectrum has two sides unless its signal is real" if real else "1 or 2"
             raise InferenceError(f"the last axis of {x.type} has the size {parts}; allowed is {allowed}")
         at = self._axis(x.shape, axis)
@@ -154,7 +154,7 @@ class STFT(Operator):
         rank = len(signal.shape)
         if rank == 3 and self.onesided and signal.shape[2] == 2:
             raise InferenceError("onesided is set, but a complex signal has a spectrum of two sides")
-        if rank not in (2, 3) or (rank == 3 and not _are_parts(context, signal.shape[2], bool(self.onesided))):
+        if rank not in (2, 3) or (rank == 3 and not _are_parts(context, signal.shape[2], real=bool(self.onesided))):
             raise InferenceError(f"the signal is {signal.type}; [batch, length] or [batch, length, 1 or 2] is needed")
         _, length, frames = self._sizes(context, signal.shape, frame_step, window, frame_length)
         if window is not None and len(window.shape) != 1:
@@ -209,7 +209,7 @@ class STFT(Operator):
         return _transform(to, framed, length, bins, 1, None if weights is None else weights.astype(np.float64))
 
 
-def _are_parts(context: InferenceContext, size: DimLike, real: bool) -> bool:
+def _are_parts(context: InferenceContext, size: DimLike, *, real: bool) -> bool:
     """Whether the parts of numbers have this size: 1 of real ones, and unless they have to be, 2 of complex ones."""
     return context.demand_equal(size, 1) if real else context.is_one(size) or context.demand_equal(size, 2)
 

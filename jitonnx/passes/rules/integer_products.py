@@ -85,7 +85,7 @@ def integer_product(node: Node, edit: Edit) -> Result:
         return None
     if columns is None and min(len(matrix.shape), len(numbers.output.shape)) < 2:
         return None
-    return _scaled_sums(edit, MatMulInteger(), numbers, weights, scale * by_column, bias, None, turned)
+    return _scaled_sums(edit, MatMulInteger(), numbers, weights, scale * by_column, bias, None, turned=turned)
 
 
 @rule(
@@ -132,6 +132,7 @@ def _scaled_sums(
     scales: np.ndarray,
     bias: Value | None,
     bias_shape: tuple[int, ...] | None,
+    *,
     turned: bool = False,
 ) -> Value:
     """The integer operator on what two DequantizeLinears read, times `scales`, plus the bias."""

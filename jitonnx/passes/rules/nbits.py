@@ -47,7 +47,7 @@ def blocked_weights(node: Node, edit: Edit) -> Result:
         turned, weights = not turned, producer(turn.inputs[0], DequantizeLinear)
     if weights is None or not ranked(weights) or weights.output.dtype is not a.dtype:
         return None
-    made = _weights(weights, turned, a.dtype)
+    made = _weights(weights, a.dtype, turned=turned)
     if made is None:
         return None
     product, operands = made
@@ -55,7 +55,7 @@ def blocked_weights(node: Node, edit: Edit) -> Result:
     return y if bias is None else edit.add(Add(), y, bias)
 
 
-def _weights(node: Node, turned: bool, dtype: DType) -> tuple[MatMulNBits, list[np.ndarray]] | None:
+def _weights(node: Node, dtype: DType, *, turned: bool) -> tuple[MatMulNBits, list[np.ndarray]] | None:
     """The operator and its constants for weights [k, n], or [n, k] if `turned`; None where it cannot say them."""
     numbers, scales, zeros = (*node.inputs, None)[:3]
     operator = node.operator

@@ -275,7 +275,7 @@ def captured(node: Node, edit: Edit) -> Result:
     own = len(body.inputs) - node.captures
     for place, outer in enumerate(node.captured):
         made, inner = producer(outer, SplitToSequence, SequenceConstruct), body.inputs[own + place]
-        if made is None or not all(_reads_known(user, _split(outer) is not None) for user in inner.users):
+        if made is None or not all(_reads_known(user, split=_split(outer) is not None) for user in inner.users):
             continue
         copy = copied(body, list(body), body.inputs, body.outputs)
         sequence = copy.inputs[own + place]
@@ -292,7 +292,7 @@ def captured(node: Node, edit: Edit) -> Result:
     return None
 
 
-def _reads_known(user: Node, split: bool) -> bool:
+def _reads_known(user: Node, *, split: bool) -> bool:
     """Whether a node reads what the rules for known sequences find: any element of what is split, others by number."""
     if isinstance(user.operator, SequenceAt):
         return split or _number(user.inputs[1]) is not None

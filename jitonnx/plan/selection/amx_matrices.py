@@ -80,10 +80,10 @@ class ComputedProduct:
         size = concrete(n * k)
         return size is None or size * itemsize <= PACKED_BYTES
 
-    def way(self, step: int, as_taken: bool) -> str:
+    def way(self, step: int, *, as_taken: bool) -> str:
         """How rows of a are read: all matrices begin where a cache line does, or none is read in place."""
         lines = known(self.shape.a_batch) and not any(stride % step for stride in integers(self.shape.a_batch))
-        return way_of_rows(self.a, self.shape.a_row, step, as_taken) if lines else "copied"
+        return way_of_rows(self.a, self.shape.a_row, step, as_taken=as_taken) if lines else "copied"
 
     def given(self, w_batch: tuple[DimLike, DimLike]) -> MatricesGiven:
         """The kernel's sizes. w_batch: what is between right matrices along both loops."""
@@ -121,7 +121,7 @@ class ComputedProduct:
         (target,) = planner.prepared(self.b, pack, ("tiles", key, outer, inner))
         return target, (inner * size if outer != 1 else 0, size if inner != 1 else 0)
 
-    def call(self, planner: Planner, group: Group, call: KernelCall, packs: bool) -> None:
+    def call(self, planner: Planner, group: Group, call: KernelCall, *, packs: bool) -> None:
         """Adds the call of the product with its epilogue."""
         call.reason = "; ".join([call.reason, *group.reasons])
         call.notes.append("b packed as it is used" if packs else "b packed before")

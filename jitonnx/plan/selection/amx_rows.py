@@ -10,7 +10,7 @@ from jitonnx.kernels.parts.amx_products import whole
 from jitonnx.plan.tensor import StridedTensor
 
 
-def way_of_rows(x: StridedTensor, row: DimLike, step: int, as_taken: bool) -> str:
+def way_of_rows(x: StridedTensor, row: DimLike, step: int, *, as_taken: bool) -> str:
     """How rows that lie `row` elements apart are read: in place where tiles can, each of whose rows is a cache line, a
     step of elements; `as_taken`: x lies as products take it. Inputs and outputs of a run may begin anywhere: a row of a
     tile that lies in two lines takes six times as long."""

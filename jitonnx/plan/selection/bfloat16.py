@@ -46,7 +46,7 @@ def product(planner: Planner, group: Group, a: StridedTensor, weights: StridedTe
     out_rows = tuple(range(y.rank - 1))
     m, k, n = joined(a.shape[:-1]), a.shape[-1], y.shape[-1]
     columns = replace(weights, shape=(weights.shape[-1], 1, k), strides=(weights.strides[-1], 0, weights.strides[-2]))
-    way, given = way_of_rows(a, a_row, STEP, a.dtype is DType.BFLOAT16), rows_as_windows(m, n, k, a_row)
+    way, given = way_of_rows(a, a_row, STEP, as_taken=a.dtype is DType.BFLOAT16), rows_as_windows(m, n, k, a_row)
     label = f"product {m}x{n}x{k}"
     _call(planner, group, a, columns, y, out_rows, way, concrete(m), given, label)
 
@@ -78,7 +78,7 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
     if x_row is not None:
         given["x_pixel"] = x_row
         rows = replace(x, shape=(*x.shape[:1], *x.shape[2:], x.shape[1]))
-        way = way_of_rows(rows, x_row, STEP, x.dtype is DType.BFLOAT16)
+        way = way_of_rows(rows, x_row, STEP, as_taken=x.dtype is DType.BFLOAT16)
     else:
         way = way_of_windows(x.shape[1], given["out_width"], taps, strides, dilations, STEP)
     columns, channels, *_ = weights.shape

@@ -26,7 +26,7 @@ def product_of_matrices(planner: Planner, group: Group, statement: Statement) ->
     a, b, by_column = product.a, product.b, product.by_column
     _, n, k = product.extents
     spec = choose_matrices(
-        product.way(STEP, a.dtype is DType.BFLOAT16),
+        product.way(STEP, as_taken=a.dtype is DType.BFLOAT16),
         product.usual_extents(),
         concrete(n),
         packs=product.packs(2),
@@ -42,7 +42,7 @@ def product_of_matrices(planner: Planner, group: Group, statement: Statement) ->
     call = KernelCall(spec, Bfloat16Buffers(x=a, w=w, y=product.out), product.given(w_batch))
     call.label = f"bfloat16 product {product.text}"
     call.reason = "operands rounded to bfloat16, sums in tile registers"
-    product.call(planner, group, call, spec.packs)
+    product.call(planner, group, call, packs=spec.packs)
 
 
 def _element(tensor: StridedTensor) -> str:

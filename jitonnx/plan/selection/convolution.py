@@ -382,11 +382,11 @@ def _kernel_spec(
         out_channels,
         (height, width),
         planner.target,
-        is_channels_last(x) or other_order,
-        planner.choices.winograd and not computation.exact,
-        concrete_pair(x.shape[2:]),
-        concrete_pair(computation.pads_before, 0),
-        [pair([usual(dim, size) for dim in y.shape[2:]]) for size in COMMON_SIZES],
+        channels_last=is_channels_last(x) or other_order,
+        winograd=planner.choices.winograd and not computation.exact,
+        in_size=concrete_pair(x.shape[2:]),
+        pads=concrete_pair(computation.pads_before, 0),
+        usual_sizes=[pair([usual(dim, size) for dim in y.shape[2:]]) for size in COMMON_SIZES],
     )
 
 

@@ -40,7 +40,7 @@ def matmul(planner: Planner, group: Group, statement: Statement) -> None:
     given = rows_as_windows(m, n, k, a_row) | {"y_pixel": y_row}
     weights = planner.tensor(right)
     columns = replace(weights, shape=weights.shape[::-1], strides=weights.strides[::-1])
-    way = way_of_rows(a, a_row, LINE, True)
+    way = way_of_rows(a, a_row, LINE, as_taken=True)
     spec = _chosen(planner, a, zero, columns, y, order[:-1], way, concrete(m))
     _call(planner, group, spec, a, zero, columns, y, order[:-1], given, f"product {m}x{n}x{k}")
 
@@ -72,7 +72,7 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
     x_row = apart(x, pixels) if as_they_lie else None
     if x_row is not None:
         given["x_pixel"] = x_row
-        way = way_of_rows(replace(x, shape=(x.shape[0], *x.shape[2:], x.shape[1])), x_row, LINE, True)
+        way = way_of_rows(replace(x, shape=(x.shape[0], *x.shape[2:], x.shape[1])), x_row, LINE, as_taken=True)
     else:
         way = way_of_windows(x.shape[1], y.shape[3], taps, *steps, LINE)
     by_tap = replace(

@@ -70,7 +70,7 @@ def _product_of_tiles(
     _, n, k = product.extents
     signed = left.dtype is DType.INT8, right.dtype is DType.INT8
     spec = choose_tile_matrices(
-        product.way(LINE, True),
+        product.way(LINE, as_taken=True),
         product.usual_extents(),
         concrete(n),
         packs=product.packs(1),
@@ -87,7 +87,7 @@ def _product_of_tiles(
     buffers = MatricesBuffers(a=a, a_zero=a_zero, b=w, b_zero=b_zero, c=product.out)
     call = KernelCall(spec, buffers, product.given(w_batch))
     call.label, call.reason = f"integer product {product.text}", HOW["tiles"]
-    product.call(planner, group, call, spec.packs)
+    product.call(planner, group, call, packs=spec.packs)
 
 
 def _zero(planner: Planner, zero: Value | None, x: StridedTensor) -> StridedTensor:

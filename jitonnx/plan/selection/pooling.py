@@ -62,7 +62,13 @@ def _pool_channels_last(planner: Planner, group: Group, statement: Statement) ->
     assert group.output is not None
     y = planner.place(group.output, order, strict=True)
     indices = [planner.place(value, order, strict=True) for value in statement.outputs[1:]]
-    spec = choose(computation.kind, element, bool(indices), computation.count_include_pad, computation.p)
+    spec = choose(
+        computation.kind,
+        element,
+        with_indices=bool(indices),
+        count_include_pad=computation.count_include_pad,
+        power=computation.p,
+    )
     axes = ("depth", "height", "width")
 
     def by_axis(name: str, values: Sequence[DimLike], fill: DimLike) -> dict[str, DimLike]:
@@ -98,7 +104,9 @@ def _pool_planes(planner: Planner, group: Group, computation: c.Pool, x: Strided
     bound = planner.destination(group.output) is not None
     y = planner.place(group.output) if bound else planner.temporary(group.output.shape, group.output.dtype)
     window, strides = pair(computation.kernel, 1), pair(computation.strides, 1)
-    spec = choose_planes(computation.kind, window, strides, computation.count_include_pad, computation.p)
+    spec = choose_planes(
+        computation.kind, window, strides, count_include_pad=computation.count_include_pad, power=computation.p
+    )
     sizes = PoolPlanesGiven(
         **planes_to_planes(x, y),
         **by_name("kernel_height kernel_width", window),

@@ -76,7 +76,7 @@ def biases(
     inside = computation.kind == "GRU" and computation.linear_before_reset
     array = np.zeros((directions, 2 * half), like.dtype.numpy) if b is None else planner.tensor(b).constant
     if array is not None:
-        return _constant_biases(planner, array, hidden, inside)
+        return _constant_biases(planner, array, hidden, inside=inside)
     assert b is not None
     source, target = planner.dense(b), planner.temporary((directions, half), like.dtype)
     summed = 2 * hidden if inside else half
@@ -97,7 +97,7 @@ def biases(
 
 
 def _constant_biases(
-    planner: Planner, bias: np.ndarray, hidden: int, inside: bool
+    planner: Planner, bias: np.ndarray, hidden: int, *, inside: bool
 ) -> tuple[StridedTensor, StridedTensor]:
     half = bias.shape[1] // 2
     inputs, recurrent = bias[:, :half], bias[:, half:].copy()

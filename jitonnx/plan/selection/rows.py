@@ -181,7 +181,15 @@ def normalize(planner: Planner, group: Group, statement: Statement) -> None:
     ]
     scaled, shifted = (vector is not None for vector in vectors)
     rows, columns = concrete(loops.outer), concrete(loops.length)
-    spec = choose_rows(computation.kind, scaled, shifted, x.dtype.numpy.name, rows, columns, _result(x, y))
+    spec = choose_rows(
+        computation.kind,
+        scale=scaled,
+        bias=shifted,
+        element=x.dtype.numpy.name,
+        rows=rows,
+        columns=columns,
+        result=_result(x, y),
+    )
     (x_row, _, _), (y_row, _, _) = loops.strides
     sizes = LayerNormSizes(
         rows=loops.outer,
@@ -329,7 +337,7 @@ def reduce(planner: Planner, group: Group, statement: Statement) -> None:
     """ReduceSum and its like, over any axes."""
     computation = statement.computation
     assert isinstance(computation, c.Reduce)
-    _reduce(planner, group, statement, computation.kind, computation.axes, computation.keepdims, False)
+    _reduce(planner, group, statement, computation.kind, computation.axes, keepdims=computation.keepdims, last=False)
 
 
 def arg_reduce(planner: Planner, group: Group, statement: Statement) -> None:
@@ -337,7 +345,7 @@ def arg_reduce(planner: Planner, group: Group, statement: Statement) -> None:
     computation = statement.computation
     assert isinstance(computation, c.ArgReduce)
     kind, axes = f"arg_{computation.kind}", (computation.axis,)
-    _reduce(planner, group, statement, kind, axes, computation.keepdims, computation.last)
+    _reduce(planner, group, statement, kind, axes, keepdims=computation.keepdims, last=computation.last)
 
 
 def _reduce(
@@ -346,6 +354,7 @@ def _reduce(
     statement: Statement,
     kind: str,
     axes: Sequence[int],
+    *,
     keepdims: bool,
     last: bool,
 ) -> None:
@@ -364,15 +373,15 @@ def _reduce(
     kept = [axis for axis in memory_order(x) if keepdims or axis not in axes]
     order = [sorted(kept).index(axis) for axis in kept]
     y = planner.place(value, order)
-    y_outer = _outer_stride(x, y, axes, keepdims)
+    y_outer = _outer_stride(x, y, axes, keepdims=keepdims)
     if y_outer is None:
         y = planner.move(value, order)
-        y_outer = _outer_stride(x, y, axes, keepdims)
+        y_outer = _outer_stride(x, y, axes, keepdims=keepdims)
         assert y_outer is not None, "Bug: a dense result is not two loops"
     outer, length, inner = loops[:3]
     x_outer, x_step, _ = loops.strides[0]
     known = {"outer": concrete(outer), "length": concrete(length), "x_outer": concrete(x_outer)}
-    *first, spec = choose_reduction(kind, concrete(inner), x.dtype.numpy.name, last, **known)
+    *first, spec = choose_reduction(kind, concrete(inner), x.dtype.numpy.name, select_last_index=last, **known)
     strides, rest = (x_outer, x_step), length
     for of_parts in first:
         parts = of_parts.parts
@@ -400,7 +409,7 @@ def _reduce(
     planner.call(KernelCall(spec, UnaryBuffers(x=x, y=y), sizes, label=label, reason=reason))
 
 
-def _outer_stride(x: StridedTensor, y: StridedTensor, axes: Sequence[int], keepdims: bool) -> DimLike | None:
+def _outer_stride(x: StridedTensor, y: StridedTensor, axes: Sequence[int], *, keepdims: bool) -> DimLike | None:
     """How far apart in y the results of neighbouring outer steps of x lie; None if no two loops write y."""
     nest = _nest(axes, x)
     assert nest is not None

@@ -121,7 +121,7 @@ def _parse(signature: str) -> tuple[str, llvm_ir.FunctionType, list[str]]:
 class FunctionBuilder:
     """One function being written. `code["name"]` is an argument. Only an exported function can be found by name."""
 
-    def __init__(self, module: llvm_ir.Module, signature: str, exported: bool = False) -> None:
+    def __init__(self, module: llvm_ir.Module, signature: str, *, exported: bool = False) -> None:
         name, kind, names = _parse(signature)
         assert SHARED.get(name, signature) == signature, f"Bug: other parts call {name} as {SHARED[name]}"
         self.module = module
@@ -280,9 +280,9 @@ class FunctionBuilder:
         self.build.position_at_end(after)
 
     @contextmanager
-    def if_then(self, condition: llvm_ir.Value, likely: bool | None = None) -> Iterator[None]:
+    def if_then(self, condition: llvm_ir.Value, *, likely: bool | None = None) -> Iterator[None]:
         """`if (condition)`."""
-        with self.build.if_then(condition, likely):
+        with self.build.if_then(condition, likely=likely):
             yield
 
     def give(self, value: int | llvm_ir.Value | None = None) -> None:

@@ -11,7 +11,7 @@ _HUGE_PAGES = 14
 """Linux's MADV_HUGEPAGE: a large block costs a page fault per 2 MB instead of per 4 KB."""
 
 
-def define(module: llvm_ir.Module, linux: bool) -> None:
+def define(module: llvm_ir.Module, *, linux: bool) -> None:
     """Add the function to a module. Elsewhere than on Linux it does nothing."""
     code = FunctionBuilder(module, "void jitonnx_ask_for_huge_pages(ptr block, i64 size)")
     block, size = code["block"], code["size"]

@@ -8,14 +8,14 @@ from ..layout import ALIGNMENT, PLACED, PLACEMENT
 from .functions import FunctionBuilder
 
 
-def define(module: llvm_ir.Module, exported: bool = False) -> None:
+def define(module: llvm_ir.Module, *, exported: bool = False) -> None:
     """Add the functions to a module."""
     _insert(module)
     _offset(module)
-    _place(module, exported)
+    _place(module, exported=exported)
 
 
-def _place(module: llvm_ir.Module, exported: bool) -> None:
+def _place(module: llvm_ir.Module, *, exported: bool) -> None:
     """Fill the offsets of a placement; returns the arena's size.
 
     total = 0;
@@ -27,7 +27,7 @@ def _place(module: llvm_ir.Module, exported: bool) -> None:
         insert it among the placed ones;
     }
     """
-    code = FunctionBuilder(module, "i64 jitonnx_place(ptr placement)", exported)
+    code = FunctionBuilder(module, "i64 jitonnx_place(ptr placement)", exported=exported)
     placement = code["placement"]
 
     def word(name: str, index: llvm_ir.Value) -> llvm_ir.Value:

@@ -18,16 +18,16 @@ from ..layout import (
 from .functions import WORD, FunctionBuilder
 
 
-def define(module: llvm_ir.Module, exported: bool = False) -> None:
+def define(module: llvm_ir.Module, *, exported: bool = False) -> None:
     """Add the function to a module."""
     _check_row(module)
     _lay_out_row(module)
-    _lay_out(module, exported)
+    _lay_out(module, exported=exported)
 
 
-def _lay_out(module: llvm_ir.Module, exported: bool) -> None:
+def _lay_out(module: llvm_ir.Module, *, exported: bool) -> None:
     """Fill the tables of a layout, and note what follows of all steps."""
-    code = FunctionBuilder(module, "void jitonnx_lay_out(ptr layout)", exported)
+    code = FunctionBuilder(module, "void jitonnx_lay_out(ptr layout)", exported=exported)
     layout = code["layout"]
 
     def column(name: str) -> llvm_ir.Value:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 LEVELS = {"none": 0, "basic": 1, "extended": 2, "all": 99}
 
 
-def add_model(parser: argparse.ArgumentParser, artifact: bool = True) -> None:
+def add_model(parser: argparse.ArgumentParser, *, artifact: bool = True) -> None:
     """MODEL, and how it is compiled. artifact: it may be a compiled model."""
     parser.add_argument("model", metavar="MODEL", help="an ONNX file")
     if artifact:
@@ -45,7 +45,7 @@ def add_model(parser: argparse.ArgumentParser, artifact: bool = True) -> None:
     )
 
 
-def add_inputs(parser: argparse.ArgumentParser, feeds: bool = True, ranges: bool = False) -> None:
+def add_inputs(parser: argparse.ArgumentParser, *, feeds: bool = True, ranges: bool = False) -> None:
     """Shapes for dimensions that the model leaves open, and where inputs come from.
 
     ranges: sizes may be LEAST:LARGEST.

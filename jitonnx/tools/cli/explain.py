@@ -40,4 +40,4 @@ def main(options: argparse.Namespace) -> None:
     elif options.numba:
         print(numba_sources(explanation), end="")
     else:
-        print(as_text(explanation, options.details), end="")
+        print(as_text(explanation, details=options.details), end="")

@@ -40,7 +40,7 @@ class Difference(NamedTuple):
         return f"{self.what}: at {list(self.place)} it is {self.given} and should be {self.wanted}{size}"
 
 
-def difference(wanted: Any, given: Any, quantised: bool = False) -> Difference | None:
+def difference(wanted: Any, given: Any, *, quantised: bool = False) -> Difference | None:
     """How two values differ beyond rounding; None where they do not.
 
     wanted, given: arrays of any shape, sequences of these, or None. quantised: the model rounds to few steps.
@@ -51,7 +51,7 @@ def difference(wanted: Any, given: Any, quantised: bool = False) -> Difference |
         if not isinstance(given, list | tuple) or len(wanted) != len(given):
             return Difference("sequences of different lengths")
         pairs = enumerate(zip(wanted, given, strict=True))
-        found = ((place, difference(*pair, quantised)) for place, pair in pairs)
+        found = ((place, difference(*pair, quantised=quantised)) for place, pair in pairs)
         return next((d._replace(what=f"element {place}: {d.what}") for place, d in found if d is not None), None)
     if not isinstance(wanted, np.ndarray) or not isinstance(given, np.ndarray):
         return None if wanted == given else Difference("values differ", (), str(wanted), str(given))
@@ -59,10 +59,10 @@ def difference(wanted: Any, given: Any, quantised: bool = False) -> Difference |
         return Difference(f"types differ: it is {given.dtype} and should be {wanted.dtype}")
     if wanted.shape != given.shape:
         return Difference(f"shapes differ: it is {list(given.shape)} and should be {list(wanted.shape)}")
-    return _of_arrays(wanted, given, quantised) if wanted.size else None
+    return _of_arrays(wanted, given, quantised=quantised) if wanted.size else None
 
 
-def _of_arrays(wanted: np.ndarray, given: np.ndarray, quantised: bool) -> Difference | None:
+def _of_arrays(wanted: np.ndarray, given: np.ndarray, *, quantised: bool) -> Difference | None:
     name = wanted.dtype.name
     if wanted.dtype.kind in "OSUb" or (wanted.dtype.kind in "iu" and name not in STEPS):
         places = np.argwhere(wanted != given)

@@ -55,7 +55,7 @@ class Experiments:
 
     def compare(self, wanted: Any, given: Any) -> Difference | None:
         """How a value differs from what it should be; None where it does not."""
-        return difference(wanted, given, self.quantised)
+        return difference(wanted, given, quantised=self.quantised)
 
     def wrong(self, results: Sequence[Any]) -> list[tuple[str, Difference]]:
         """The outputs that differ from what they should be, by name."""

@@ -103,4 +103,6 @@ def _shows(experiments: Experiments, part: Part, cache: KernelCache) -> bool:
     """Whether the compiled part differs from the interpreted one."""
     wanted = evaluate_graph(part.graph, part.feeds, {})
     given = Engine(specialised(part.graph), experiments.settings, cache).run(part.feeds)
-    return any(difference(a, b, experiments.quantised) is not None for a, b in zip(wanted, given, strict=True))
+    return any(
+        difference(a, b, quantised=experiments.quantised) is not None for a, b in zip(wanted, given, strict=True)
+    )

@@ -121,7 +121,7 @@ class Training(Operations[GradTensor]):
     With `update` false the normalisations use the running statistics, as in inference.
     """
 
-    def __init__(self, weights: Weights, update: bool = True) -> None:
+    def __init__(self, weights: Weights, *, update: bool = True) -> None:
         self.weights = weights
         self.update = update
         self.gradients: dict[str, np.ndarray] = {}
