@@ -43,6 +43,7 @@ ALLOWED = {
     "tools": {
         "api",
         "batch",
+        "codegen",
         "compat",
         "engine",
         "errors",

@@ -148,8 +148,8 @@ def test_profile_of_a_loop(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
     artifact = tmp_path / "loop.jitonnx"
     call(capsys, "compile", str(path), "--dim", "time=7", "-o", str(artifact))
     assert "profile the model itself" in refusal(capsys, "profile", "--artifact", str(artifact), "--dim", "time=7")
-    for command in ("run", "profile", "explain", "bench", "compile", "info", "optimize"):
-        more = ["-o", str(tmp_path / "out")] if command in ("compile", "optimize") else []
+    for command in ("run", "profile", "explain", "bench", "compile", "info", "optimize", "export"):
+        more = ["-o", str(tmp_path / "out")] if command in ("compile", "optimize", "export") else []
         assert "open it with jitonnx.load" in refusal(capsys, command, str(artifact), *more)
     assert "a step that runs its body natively" in call(capsys, "explain", "--artifact", str(artifact))
 
@@ -174,7 +174,7 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert call(capsys, "--version") == f"jitonnx {jitonnx.__version__}\n"
     assert main([]) == 1
     out = capsys.readouterr().out
-    for command in ("demo", "run", "explain", "bench", "profile", "cache"):
+    for command in ("demo", "run", "export", "explain", "bench", "profile", "cache"):
         assert re.search(rf"^ +{command} ", out, re.MULTILINE)
 
 
@@ -231,6 +231,7 @@ COMMANDS = (
     ("profile",),
     ("bench", "--seconds", "0"),
     ("compile", "-o", "out"),
+    ("export", "-o", "out"),
 )
 OPEN = [tensor("x", ["a", "b"]), tensor("y", ["c", "d"])]
 DIGITS = Path(jitonnx.tools.demo.model_path()).read_bytes()

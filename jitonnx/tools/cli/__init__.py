@@ -18,6 +18,7 @@ from jitonnx.tools.cli import (
     diff,
     exec,
     explain,
+    export,
     info,
     map,
     optimize,
@@ -25,7 +26,7 @@ from jitonnx.tools.cli import (
     run,
 )
 
-COMMANDS = (demo, run, map, info, check, diff, compile, optimize, explain, debug, bench, profile, exec, cache)
+COMMANDS = (demo, run, map, info, check, diff, compile, optimize, export, explain, debug, bench, profile, exec, cache)
 """Modules with `add(subparsers)`, which sets the function to call as `command`; it may give an exit status."""
 
 
