@@ -40,6 +40,7 @@ ALLOWED = {
     "numba": {"api", "errors", "ir", "runtime", "support"},
     "compat": {"api", "errors", "support"},
     "batch": {"api", "errors", "ir", "runtime", "support"},
+    "genai": {"api", "errors", "ir"},
     "tools": {
         "api",
         "batch",
