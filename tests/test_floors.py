@@ -47,6 +47,7 @@ ALLOWED = {
         "compat",
         "engine",
         "errors",
+        "genai",
         "ir",
         "model",
         "ops",

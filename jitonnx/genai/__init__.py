@@ -12,11 +12,18 @@
         generator.generate_next_token()
         print(stream.decode(generator.get_next_tokens()[0]), end="", flush=True)
 
+and above it a shorter way:
+
+    model = jitonnx.genai.load("folder")
+    for piece in model.generate([{"role": "user", "content": "Hello!"}], temperature=0.8, stream=True):
+        print(piece, end="", flush=True)
+
 Tokenizers need the package `tokenizers`, chat templates `jinja2`: both come with the extra `jitonnx[genai]`.
 """
 
 from jitonnx.genai.config import Config
 from jitonnx.genai.generator import Generator, GeneratorParams
+from jitonnx.genai.language_model import LanguageModel, Usage, load
 from jitonnx.genai.model import Adapters, Model
 from jitonnx.genai.tensors import NamedTensors, Tensor
 from jitonnx.genai.tokenizer import Tokenizer, TokenizerStream
@@ -52,6 +59,9 @@ from jitonnx.genai.unsupported import (
     unregister_execution_provider_library,
 )
 
+__version__ = "0.18.0"
+"""Of the interface: that of onnxruntime_genai which is held."""
+
 __all__ = [
     "Adapters",
     "Audios",
@@ -66,6 +76,7 @@ __all__ = [
     "Generator",
     "GeneratorParams",
     "Images",
+    "LanguageModel",
     "Model",
     "MtpGenerator",
     "MultiModalProcessor",
@@ -78,6 +89,7 @@ __all__ = [
     "TokenizerStream",
     "TurnOptions",
     "TurnUsage",
+    "Usage",
     "disable_telemetry_events",
     "enable_telemetry_events",
     "get_current_gpu_device_id",
@@ -86,6 +98,7 @@ __all__ = [
     "is_openvino_available",
     "is_qnn_available",
     "is_webgpu_available",
+    "load",
     "register_execution_provider_library",
     "set_current_gpu_device_id",
     "set_log_callback",

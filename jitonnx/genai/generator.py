@@ -38,6 +38,11 @@ class GeneratorParams:
         for name, value in options.items():
             self.options.set(name, value)
 
+    def check(self) -> None:
+        """InvalidArgument for options that do not go together, or with the model. NotImplemented for beams. (Not in
+        onnxruntime-genai.)"""
+        self.options.check(self.model.context_length, self.model.decoder.vocabulary)
+
     def get_search_options(self) -> dict[str, Any]:
         """The options by names."""
         return dataclasses.asdict(self.options)
@@ -69,7 +74,7 @@ class Generator:
         """InvalidArgument for options that do not go together, NotImplemented for beams."""
         self.model = model
         self.options = options = dataclasses.replace(params.options)
-        options.check(model.context_length, model.decoder.vocabulary)
+        params.check()
         self._random = Random(options.random_seed)
         self._steps = Steps(model.decoder, options.batch_size, options.past_present_share_buffer, options.max_length)
         self._tokens = np.zeros((options.batch_size, _LEAST_COLUMNS), np.int32)
@@ -222,6 +227,36 @@ class Generator:
     def can_rewind(self, new_length: int) -> bool:
         """Whether `rewind_to` can. (Not in onnxruntime-genai.)"""
         return self._steps.caches.can_rewind(self._steps.width, max(new_length - 1, 0))
+
+    # ------------------------------------------------------------ once more
+
+    def is_alike(self, params: GeneratorParams) -> bool:
+        """Whether `restart` can take these options: what memory there is does not depend on others. (Not in
+        onnxruntime-genai.)"""
+        return all(
+            getattr(self.options, name) == getattr(params.options, name)
+            for name in ("batch_size", "past_present_share_buffer")
+        )
+
+    def restart(self, params: GeneratorParams, tokens: np.ndarray) -> int:
+        """Go on from other tokens [tokens], with other options that are alike; how many of the tokens were there.
+
+        Those that the sequence began with are not read again, where the model takes tokens behind others. (Not in
+        onnxruntime-genai.)
+        """
+        params.check()
+        same = 0
+        if self.options.past_present_share_buffer:
+            count = min(self._length, len(tokens) - 1)
+            differing = self._tokens[0, :count] != tokens[:count]
+            same = int(differing.argmax()) if differing.any() else count
+            if not self.can_rewind(same):
+                same = 0
+        self.options = dataclasses.replace(params.options)
+        self._random = Random(self.options.random_seed)
+        self.rewind_to(same)
+        self.append_tokens(tokens[same:])
+        return same
 
     # ------------------------------------------------------------ more
 

@@ -71,7 +71,13 @@ class Tokenizer:
 
     def encode(self, text: str) -> np.ndarray:
         """The tokens of a text, int32."""
-        return np.array(self._inner.encode(text, add_special_tokens=self._adds_special).ids, np.int32)
+        return self.encode_with(text, self._adds_special)
+
+    def encode_with(self, text: str, add_special_tokens: bool) -> np.ndarray:
+        """`encode`, special tokens being added or not. (Not in onnxruntime-genai.)"""
+        if not isinstance(text, str):
+            raise InvalidArgument(f"a text is needed, and {text!r} was given")
+        return np.array(self._inner.encode(text, add_special_tokens=add_special_tokens).ids, np.int32)
 
     def encode_batch(self, texts: Sequence[str]) -> Tensor:
         """The tokens of texts, int32 [texts, tokens], with pad_token_id behind the shorter ones."""
@@ -235,7 +241,6 @@ class _Templates:
 
     def rendered(self, template: str | None, messages: Any, tools: Any, add_generation_prompt: bool) -> str:
         """The prompt."""
-        jinja2 = needed("jinja2", "a chat template")
         sandbox = needed("jinja2.sandbox", "a chat template")
         text = template or (self._named.get("tool_use") if tools else None) or self.default
         if text is None:
@@ -257,7 +262,7 @@ class _Templates:
             made: str = environment.from_string(text).render(
                 messages=messages, tools=tools, add_generation_prompt=add_generation_prompt, **tokens
             )
-        except jinja2.TemplateError as error:
+        except Exception as error:  # also what operators of Python raise, as a text and None are added
             raise InvalidArgument(f"the chat template refuses the messages: {error}") from error
         return made
 
