@@ -40,7 +40,7 @@ ALLOWED = {
     "numba": {"api", "errors", "ir", "runtime", "support"},
     "compat": {"api", "errors", "support"},
     "batch": {"api", "errors", "ir", "runtime", "support"},
-    "genai": {"api", "errors", "ir"},
+    "genai": {"api", "errors", "ir", "proto"},
     "tools": {
         "api",
         "batch",

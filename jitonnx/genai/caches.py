@@ -142,7 +142,7 @@ def _slot(config: Config, entry: Any, present: str, layer: int, batch: Any) -> S
 def _window(config: Config, layer: int) -> int:
     """The window of a layer's cache; 0 where it holds all rows."""
     decoder = ("model", "decoder", "sliding_window")
-    if not config.section(*decoder) or config.flag(*decoder, "slide_inputs", default=True):
+    if not config.section(*decoder) or config.flag(*decoder, "slide_key_value_cache", default=True):
         return 0
     size = config.number(*decoder, "window_size")
     return size if size > 0 and layer in config.tokens(*decoder, "layers") else 0

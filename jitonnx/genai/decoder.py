@@ -14,6 +14,7 @@ from jitonnx.api.values import OrtValue
 from jitonnx.errors import InvalidArgument
 from jitonnx.genai.caches import Caches, Slot, slots_of
 from jitonnx.genai.config import Config
+from jitonnx.genai.last_logits import INDICES
 from jitonnx.ir.dtypes import DType
 
 _TEXTS = {f"tensor({dtype.text})": dtype for dtype in DType}
@@ -35,10 +36,12 @@ class Decoder:
         past_length = _named(config, "inputs", "past_sequence_length", inputs)
         total_length = _named(config, "inputs", "total_sequence_length", inputs)
         self.logits = _named(config, "outputs", "logits", outputs, is_needed=True)
+        self.indices = INDICES if INDICES in inputs else ""
+        """The input that says which token of each sequence logits are for."""
         batch = inputs[self.ids].shape[0]
         self.slots: list[Slot] = slots_of(config, list(inputs.values()), list(outputs.values()), batch)
         pasts = {slot.past for slot in self.slots}
-        known = {self.ids, self.mask, self.positions, past_length, total_length} | pasts
+        known = {self.ids, self.indices, self.mask, self.positions, past_length, total_length} | pasts
         self.extras = [name for name in inputs if name not in known]
         """Inputs that a program has to set."""
         self.counters = [(name, total) for name, total in ((past_length, False), (total_length, True)) if name]
@@ -52,6 +55,8 @@ class Decoder:
             raise errors.NotImplemented(
                 f"the model has no inputs for caches among {', '.join(inputs)}: models without them are not supported"
             )
+        self.has_all_logits = outputs[self.logits].shape[1:2] != [1]
+        """Whether there are logits of all tokens, or of the last one of each sequence."""
         self.vocabulary = self._width(config, outputs[self.logits])
 
     def _width(self, config: Config, logits: Any) -> int:
@@ -120,6 +125,10 @@ class Steps:
         self._extras: dict[str, np.ndarray] = {}
         self._mask = self._ids = self._logits = np.zeros((batch, 0))
         self._positions: np.ndarray | None = None
+        self._indices: np.ndarray | None = None
+        if decoder.indices:
+            self._indices = np.zeros((batch, 1, 1), np.int64)
+            self._binding.bind_cpu_input(decoder.indices, self._indices)
         self._counters = [(self._counter(name), own) for name, own in decoder.counters]
         self._count = 0
         """The tokens of a run, in each sequence, that the memory of tokens and logits is for."""
@@ -138,6 +147,11 @@ class Steps:
         """
         steps = tokens.shape[1]
         self._check_extras()
+        if counts is not None and not (self.decoder.has_all_logits or self.decoder.indices):
+            raise errors.NotImplemented(
+                "the model gives logits of the last column alone (prune_lm_head), and sequences are padded there: "
+                "give those of equal length together"
+            )
         self.caches.reserve(self.width, self.width + steps)
         if steps != self._count:
             self._size(steps)
@@ -148,6 +162,9 @@ class Steps:
                 self._positions[np.arange(steps) >= counts[:, None]] = 0
         if self.decoder.mask:
             self._binding.bind_cpu_input(self.decoder.mask, self._masked(steps, counts))
+        last = steps - 1 if counts is None else np.maximum(counts, 1) - 1
+        if self._indices is not None:
+            self._indices[:, 0, 0] = last
         for counter, is_total in self._counters:
             counter[...] = self.width + steps if is_total else self.width
         if self._version != self.caches.version:
@@ -156,11 +173,7 @@ class Steps:
         self.caches.advance()
         self.width += steps
         self._lengths += steps if counts is None else counts
-        if steps == 1:
-            rows = self._logits[:, 0]
-        else:
-            last = np.full(self.batch, steps - 1) if counts is None else np.maximum(counts, 1) - 1
-            rows = self._logits[np.arange(self.batch), last]
+        rows = self._logits[np.arange(self.batch), last] if self._logits.shape[1] > 1 else self._logits[:, 0]
         return _float32(rows, self.decoder.types[self.decoder.logits])
 
     def rewind(self, tokens: int) -> None:
@@ -226,7 +239,7 @@ class Steps:
         if decoder.positions:
             self._positions = np.zeros((batch, steps), decoder.numpy(decoder.positions))
             binding.bind_cpu_input(decoder.positions, self._positions)
-        shape = (batch, steps, decoder.vocabulary)
+        shape = (batch, steps if decoder.has_all_logits else 1, decoder.vocabulary)
         logits = OrtValue.ortvalue_from_shape_and_type(shape, int(decoder.types[decoder.logits]))
         binding.bind_ortvalue_output(decoder.logits, logits)
         self._logits, self._count = logits.numpy(), steps

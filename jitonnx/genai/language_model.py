@@ -46,7 +46,7 @@ def load(folder: str | os.PathLike[str], *, threads: int | None = None) -> Langu
     if threads is not None:
         options = {"session_options": {"intra_op_num_threads": threads}}
         config.overlay(json.dumps({"model": {"decoder": options}}))
-    model = Model(config)
+    model = Model(config, last_logits=True)
     return LanguageModel(model, Tokenizer(model))
 
 

@@ -13,6 +13,7 @@ from jitonnx.api.session import InferenceSession
 from jitonnx.errors import InvalidArgument, NoSuchFile
 from jitonnx.genai.config import Config
 from jitonnx.genai.decoder import Decoder
+from jitonnx.genai.last_logits import LARGEST_BYTES, with_last_logits
 
 _NUMBERS = ("intra_op_num_threads", "inter_op_num_threads", "log_severity_level", "log_verbosity_level")
 _FLAGS = ("enable_cpu_mem_arena", "enable_mem_pattern")
@@ -24,8 +25,11 @@ _PARTS = ("encoder", "embedding", "vision", "speech", "joiner", "draft")
 class Model:
     """A decoder of a folder that onnxruntime-genai's model builder writes."""
 
-    def __init__(self, source: Config | str | os.PathLike[str]) -> None:
-        """NoSuchFile for files that are not there, InvalidArgument for a configuration that does not fit the model,
+    def __init__(self, source: Config | str | os.PathLike[str], *, last_logits: bool = False) -> None:
+        """last_logits: of prompts, compute no logits but the last ones, as far as the model's form allows: `get_output`
+        then has those alone. (Not in onnxruntime-genai.)
+
+        NoSuchFile for files that are not there, InvalidArgument for a configuration that does not fit the model,
         NotImplemented for models of several parts (images, speech, encoders and decoders)."""
         self.config = config = source if isinstance(source, Config) else Config(source)
         for part in _PARTS:
@@ -44,7 +48,7 @@ class Model:
             raise InvalidArgument(
                 f"{config.name('model', 'context_length')} is {self.context_length}: it is the most tokens there can be"
             )
-        self.decoder = Decoder(config, self._session())
+        self.decoder = Decoder(config, self._session(last_logits))
         self.ends = config.tokens("model", "eos_token_id")
         """The tokens that end a sequence."""
         for token in self.ends:
@@ -72,19 +76,37 @@ class Model:
         """NotImplemented, always."""
         raise errors.NotImplemented("models of speech are not supported: use Tokenizer for text")
 
-    def _session(self) -> InferenceSession:
+    def _session(self, last_logits: bool) -> InferenceSession:
         config = self.config
         name = config.text("model", "decoder", "filename")
         if not name:
             raise InvalidArgument(f"{config.name('model', 'decoder', 'filename')} is not there: it names the model")
-        given: Any = config.model_data.get(name)
+        given: str | bytes | None = config.model_data.get(name)
+        path = config.file("model", "decoder", "filename")
         if given is None:
-            given = config.file("model", "decoder", "filename")
-            if not os.path.isfile(given):
-                raise NoSuchFile(f"{given} does not exist, which {config.name('model', 'decoder', 'filename')} names")
-        return InferenceSession(given, self._options(), providers=["CPUExecutionProvider"])
+            if not os.path.isfile(path):
+                raise NoSuchFile(f"{path} does not exist, which {config.name('model', 'decoder', 'filename')} names")
+            given = path
+        if last_logits:
+            given = self._rewritten(given)
+        folder = os.path.dirname(path) if isinstance(given, bytes) else ""
+        return InferenceSession(given, self._options(folder), providers=["CPUExecutionProvider"])
 
-    def _options(self) -> SessionOptions:
+    def _rewritten(self, given: str | bytes) -> str | bytes:
+        """The model with the last logits alone, if it is small enough, without its weights, and has that form."""
+        size = len(given) if isinstance(given, bytes) else os.path.getsize(given)
+        if size > LARGEST_BYTES:
+            return given
+        if isinstance(given, str):
+            with open(given, "rb") as file:
+                data = file.read()
+        else:
+            data = given
+        ids = self.config.text("model", "decoder", "inputs", "input_ids", default="input_ids")
+        logits = self.config.text("model", "decoder", "outputs", "logits", default="logits")
+        return with_last_logits(data, ids, logits) or given
+
+    def _options(self, folder: str) -> SessionOptions:
         options, config, path = SessionOptions(), self.config, ("model", "decoder", "session_options")
         told = config.section(*path)
         for name in _NUMBERS:
@@ -104,8 +126,8 @@ class Model:
                 f"{config.name(*path, 'provider_options')} asks for {', '.join(others)}: jitonnx runs on CPUs; "
                 "Config.clear_providers() leaves the others out, if the model is one for CPUs"
             )
-        if config.model_data:
-            options.add_session_config_entry("session.model_external_initializers_file_folder_path", config.folder)
+        if folder:  # of a model in memory
+            options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
         return options
 
 

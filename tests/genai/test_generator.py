@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import ModelProto
+from onnx import ModelProto, helper, numpy_helper
 
 import jitonnx
 import jitonnx.genai as ours
+from jitonnx.genai.last_logits import with_last_logits
 from tests.genai.folders import SHAPE, write_folder
 
 PROMPT = np.random.default_rng(1).integers(4, SHAPE.vocabulary, 23).astype(np.int32)
@@ -261,7 +262,7 @@ CONFIGS: list[tuple[Callable[[dict[str, Any]], None], str]] = [
     (lambda c: _with(c, "now.%d.key", "model", "decoder", "outputs", "present_key_names"), "no output 'now.0.key'"),
     (
         lambda c: _with(
-            c, {"window_size": "8", "slide_inputs": False, "layers": [0]}, "model", "decoder", "sliding_window"
+            c, {"window_size": "8", "slide_key_value_cache": False, "layers": [0]}, "model", "decoder", "sliding_window"
         ),
         "window_size in .* is '8'",
     ),
@@ -323,3 +324,127 @@ def test_all_names_are_there() -> None:
     for name in ("Adapters", "Config", "Generator", "GeneratorParams", "Model", "NamedTensors", "Tensor", "Tokenizer"):
         members = {member for member in dir(getattr(theirs, name)) if not member.startswith("_")}
         assert members <= set(dir(getattr(ours, name))), name
+
+
+# ------------------------------------------------------------ models of other forms
+
+
+def rewritten(model: ModelProto, ids: str = "ids") -> ModelProto:
+    data = with_last_logits(model.SerializeToString(), ids, "logits")
+    assert data is not None
+    made = ModelProto()
+    made.ParseFromString(data)
+    return made
+
+
+@pytest.mark.parametrize("options", [{}, {"chunk_size": 5}, {"past_present_share_buffer": False}, {"batch_size": 3}])
+def test_last_logits_alone(model: ours.Model, model_folder: Path, options: dict[str, Any]) -> None:
+    lean = ours.Model(str(model_folder), last_logits=True)
+    assert lean.decoder.indices and not lean.decoder.has_all_logits
+    prompt = ROWS if "batch_size" in options else PROMPT
+    wanted = generate(ours, model, prompt, max_length=40, **options)
+    assert generate(ours, lean, prompt, max_length=40, **options) == wanted
+    generators = [started(one) for one in (model, lean)]
+    every, last = (generator.get_output("logits") for generator in generators)
+    assert every.shape == (1, len(PROMPT), SHAPE.vocabulary) and last.shape == (1, 1, SHAPE.vocabulary)
+    np.testing.assert_allclose(last[0, 0], every[0, -1], rtol=1e-4, atol=1e-4)
+
+
+def capped(model: ModelProto, is_read_elsewhere: bool) -> ModelProto:
+    """With tanh(logits / 30) * 30, as Gemma has it."""
+    made = ModelProto()
+    made.CopyFrom(model)
+    node = next(node for node in made.graph.node if "logits" in node.output)
+    node.output[0] = "raw"
+    made.graph.initializer.append(numpy_helper.from_array(np.array(30, np.float32), "cap"))
+    made.graph.node.extend(
+        [
+            helper.make_node("Div", ["raw", "cap"], ["divided"]),
+            helper.make_node("Tanh", ["divided"], ["bent"]),
+            helper.make_node("Mul", ["bent", "cap"], ["logits"]),
+        ]
+    )
+    if is_read_elsewhere:
+        made.graph.node.append(helper.make_node("Identity", ["raw"], ["copy"]))
+        made.graph.output.append(helper.make_tensor_value_info("copy", 1, ["batch", "steps", SHAPE.vocabulary]))
+    return made
+
+
+def test_last_logits_behind_a_cap(language_model: ModelProto, tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "capped", capped(language_model, False))
+    models = [ours.Model(str(folder), last_logits=last) for last in (False, True)]
+    assert [one.decoder.has_all_logits for one in models] == [True, False]
+    first, second = (generate(ours, one, PROMPT, max_length=40) for one in models)
+    assert first == second
+    read = write_folder(tmp_path / "read", capped(language_model, True))
+    assert ours.Model(str(read), last_logits=True).decoder.has_all_logits
+
+
+def test_models_of_last_logits(language_model: ModelProto, model: ours.Model, tmp_path: Path) -> None:
+    """As the builder writes them with prune_lm_head: the last column's."""
+    made = rewritten(language_model)
+    graph = made.graph
+    gather = next(node for node in graph.node if node.op_type == "GatherND")
+    gather.op_type, gather.input[1] = "Gather", "last"
+    del gather.attribute[:]
+    gather.attribute.append(helper.make_attribute("axis", 1))
+    graph.initializer.append(numpy_helper.from_array(np.array([-1]), "last"))
+    del graph.input[-1]
+    pruned = ours.Model(str(write_folder(tmp_path / "pruned", made)))
+    assert generate(ours, pruned, PROMPT, max_length=40) == generate(ours, model, PROMPT, max_length=40)
+    with pytest.raises(NotImplementedError, match="prune_lm_head"):
+        started(pruned, ROWS, batch_size=3)
+
+
+def test_a_model_that_is_none_is_the_sessions_matter(tmp_path: Path, model_folder: Path) -> None:
+    (tmp_path / "genai_config.json").write_text((model_folder / "genai_config.json").read_text())
+    (tmp_path / "model.onnx").write_bytes(b"no model")
+    for last in (False, True):
+        with pytest.raises(jitonnx.errors.Error, match="protobuf"):
+            ours.Model(str(tmp_path), last_logits=last)
+
+
+WINDOW = 16
+
+
+def windowed(model: ModelProto) -> ModelProto:
+    """The first layer's attention looks back over a window, in a cache of little more rows."""
+    made = ModelProto()
+    made.CopyFrom(model)
+    node = next(node for node in made.graph.node if node.op_type == "GroupQueryAttention")
+    node.attribute.extend([helper.make_attribute("local_window_size", WINDOW)])
+    cached = ModelProto()
+    cached.CopyFrom(made)
+    node = next(node for node in cached.graph.node if node.op_type == "GroupQueryAttention")
+    node.attribute.append(helper.make_attribute("sliding_window_cache", 1))
+    for side in (cached.graph.input, cached.graph.output):
+        for entry in side:
+            if ".0." in entry.name:
+                entry.type.tensor_type.shape.dim[2].dim_param = "window_rows"
+    return cached
+
+
+def test_windows(language_model: ModelProto, tmp_path: Path) -> None:
+    """Caches of windows forget what is behind; rewinding says so where it needs it."""
+    folder = write_folder(tmp_path / "windows", windowed(language_model))
+    config = json.loads((folder / "genai_config.json").read_text())
+    window = {"window_size": WINDOW, "slide_inputs": False, "slide_key_value_cache": False, "layers": [0]}
+    config["model"]["decoder"]["sliding_window"] = window
+    (folder / "genai_config.json").write_text(json.dumps(config))
+    model = ours.Model(str(folder))
+    wanted = generate(ours, model, PROMPT, max_length=90)
+    for options in ({"chunk_size": 5}, {"past_present_share_buffer": False}):
+        assert generate(ours, model, PROMPT, max_length=90, **options) == wanted
+    generator = started(model)
+    assert generator.get_input("past.0.key").shape[2] == WINDOW + 16
+    first = steps(generator, 8)
+    generator.rewind_to(len(PROMPT))
+    assert steps(generator, 8) == first
+    steps(generator, 20)
+    with pytest.raises(NotImplementedError, match="Cannot rewind"):
+        generator.rewind_to(10)
+    generator.rewind_to(0)
+    generator.append_tokens(PROMPT)
+    assert steps(generator, 8) == first
+    theirs = pytest.importorskip("onnxruntime_genai")
+    assert generate(theirs, theirs.Model(str(folder)), PROMPT, max_length=90) == wanted
