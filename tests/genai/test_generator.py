@@ -1,5 +1,7 @@
 """Generating tokens: against onnxruntime-genai where it is there, and against the session step by step."""
 
+import importlib
+import importlib.util
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -448,3 +450,56 @@ def test_windows(language_model: ModelProto, tmp_path: Path) -> None:
     assert steps(generator, 8) == first
     theirs = pytest.importorskip("onnxruntime_genai")
     assert generate(theirs, theirs.Model(str(folder)), PROMPT, max_length=90) == wanted
+
+
+# ------------------------------------------------------------ adapters
+
+
+def adapted(model: ModelProto) -> ModelProto:
+    """Logits plus a bias, which is an input that has a value."""
+    made = ModelProto()
+    made.CopyFrom(model)
+    next(node for node in made.graph.node if "logits" in node.output).output[0] = "raw"
+    made.graph.node.append(helper.make_node("Add", ["raw", "bias"], ["logits"]))
+    made.graph.input.append(helper.make_tensor_value_info("bias", 1, [SHAPE.vocabulary]))
+    made.graph.initializer.append(numpy_helper.from_array(np.zeros(SHAPE.vocabulary, np.float32), "bias"))
+    return made
+
+
+def test_adapters(language_model: ModelProto, tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "adapted", adapted(language_model))
+    for name, token in (("seventy", 70), ("eighty", 80)):
+        bias = np.zeros(SHAPE.vocabulary, np.float32)
+        bias[token] = 1000
+        file = jitonnx.AdapterFormat()
+        file.set_parameters({"bias": jitonnx.OrtValue.ortvalue_from_numpy(bias)})
+        file.set_adapter_version(1)
+        file.set_model_version(1)
+        file.export_adapter(str(tmp_path / f"{name}.onnx_adapter"))
+    packages = [ours]
+    if importlib.util.find_spec("onnxruntime_genai") is not None:
+        packages.append(importlib.import_module("onnxruntime_genai"))
+    made = []
+    for genai in packages:
+        model = genai.Model(str(folder))
+        adapters = genai.Adapters(model)
+        for name in ("seventy", "eighty"):
+            adapters.load(str(tmp_path / f"{name}.onnx_adapter"), name)
+        found = []
+        for name in (None, "seventy", "eighty"):
+            params = genai.GeneratorParams(model)
+            params.set_search_options(max_length=30)
+            generator = genai.Generator(model, params)
+            if name is not None:
+                generator.set_active_adapter(adapters, name)
+            generator.append_tokens(PROMPT)
+            found.append(steps(generator, 4)[len(PROMPT) :])
+        assert found[1:] == [[70] * 4, [80] * 4] and found[0] not in found[1:]
+        made.append(found)
+        with pytest.raises(RuntimeError, match="already"):
+            adapters.load(str(tmp_path / "eighty.onnx_adapter"), "eighty")
+        del generator
+        adapters.unload("eighty")
+        with pytest.raises(RuntimeError, match="eighty"):
+            adapters.unload("eighty")
+    assert all(found == made[0] for found in made)
