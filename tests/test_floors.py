@@ -40,6 +40,7 @@ ALLOWED = {
     "numba": {"api", "errors", "ir", "runtime", "support"},
     "compat": {"api", "errors", "support"},
     "batch": {"api", "errors", "ir", "runtime", "support"},
+    "genai": {"api", "errors", "ir", "proto"},
     "tools": {
         "api",
         "batch",
@@ -47,6 +48,7 @@ ALLOWED = {
         "compat",
         "engine",
         "errors",
+        "genai",
         "ir",
         "model",
         "ops",

@@ -27,8 +27,10 @@ FOLDER = os.path.dirname(os.path.abspath(__file__))
 _NAME = "onnxruntime"
 _PARTS = ("capi", "backend")
 """The packages below onnxruntime that there are here."""
-_TOOLS = ("datasets", "quantization", "tools", "transformers")
-"""Those that are Python alone: an onnxruntime that is installed lends them."""
+_GENAI = "onnxruntime_genai"
+"""The package beside onnxruntime that there is here, too."""
+_TOOLS = {_NAME: ("datasets", "quantization", "tools", "transformers"), _GENAI: ("models",)}
+"""Packages below each that are Python alone: where it is installed, it lends them."""
 
 
 def install_as_onnxruntime() -> None:
@@ -36,18 +38,20 @@ def install_as_onnxruntime() -> None:
 
     It holds for this process and for those that multiprocessing starts from it. The package has onnxruntime's version
     (of the interface; `jitonnx.__version__` is ours), also for who asks importlib.metadata. Packages of tools that
-    jitonnx lacks, as `onnxruntime.quantization`, are those of an installed onnxruntime, if there is one. RuntimeError
-    if onnxruntime is imported already.
+    jitonnx lacks, as `onnxruntime.quantization`, are those of an installed onnxruntime, if there is one. So is
+    `onnxruntime_genai` from now on `jitonnx.genai`, which is imported when somebody asks for it. RuntimeError if one of
+    the two is imported already.
     """
-    present = sys.modules.get(_NAME)
-    if isinstance(present, _Alias):
+    if isinstance(sys.modules.get(_NAME), _Alias):
         return
-    if present is not None and os.path.dirname(os.path.dirname(present.__file__ or "")) != FOLDER:
-        raise RuntimeError(
-            f"onnxruntime is imported already, from {present.__file__}, and modules hold its names: call "
-            "install_as_onnxruntime() before anything imports it"
-        )
-    sys.modules.pop(_NAME, None)
+    for name in (_NAME, _GENAI):
+        present = sys.modules.get(name)
+        if present is not None and os.path.dirname(os.path.dirname(present.__file__ or "")) != FOLDER:
+            raise RuntimeError(
+                f"{name} is imported already, from {present.__file__}, and modules hold its names: call "
+                "install_as_onnxruntime() before anything imports it"
+            )
+        sys.modules.pop(name, None)
     sys.meta_path.insert(0, _Finder())
     if FOLDER not in sys.path:
         sys.path.insert(0, FOLDER)
@@ -78,10 +82,12 @@ class _Finder(importlib.abc.MetaPathFinder):
             spec.has_location = True
             return spec
         first, _, below = fullname.partition(".")
-        if first != _NAME:
+        if fullname == _GENAI:
+            return importlib.machinery.ModuleSpec(fullname, _PartLoader("jitonnx.genai"), is_package=False)
+        if first not in _TOOLS:
             return None
         part = below.partition(".")[0]
-        if part not in _PARTS:
+        if first == _GENAI or part not in _PARTS:
             return _lent(fullname) if part == below else None  # what is below finds itself
         ours = f"jitonnx.compat.{below}"
         if importlib.util.find_spec(ours) is None:
@@ -95,15 +101,16 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 def _lent(fullname: str) -> importlib.machinery.ModuleSpec:
-    """A package of tools as the installed onnxruntime has it. ModuleNotFoundError if there is none."""
-    name = fullname.partition(".")[2]
+    """A package of tools as the installed package has it. ModuleNotFoundError if there is none."""
+    package, _, name = fullname.partition(".")
     others = [place for place in sys.path if place != FOLDER]
-    real = importlib.machinery.PathFinder.find_spec(_NAME, others) if name in _TOOLS else None
+    real = importlib.machinery.PathFinder.find_spec(package, others) if name in _TOOLS[package] else None
     found = importlib.machinery.PathFinder.find_spec(fullname, real.submodule_search_locations) if real else None
     if found is None:
-        advice = "install onnxruntime too, which lends it" if name in _TOOLS else "use onnxruntime itself for it"
+        is_tool = name in _TOOLS[package]
+        advice = f"install {package} too, which lends it" if is_tool else f"use {package} itself for it"
         raise ModuleNotFoundError(
-            f"No module named {fullname!r}: jitonnx stands in the place of onnxruntime here and lacks it; {advice}",
+            f"No module named {fullname!r}: jitonnx stands in the place of {package} here and lacks it; {advice}",
             name=fullname,
         )
     return found

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from jitonnx.tools.cli import (
     bench,
     cache,
+    chat,
     check,
     compile,
     debug,
@@ -26,7 +27,10 @@ from jitonnx.tools.cli import (
     run,
 )
 
-COMMANDS = (demo, run, map, info, check, diff, compile, optimize, export, explain, debug, bench, profile, exec, cache)
+COMMANDS = (
+    *(demo, run, chat, map, info, check, diff, compile, optimize, export),
+    *(explain, debug, bench, profile, exec, cache),
+)
 """Modules with `add(subparsers)`, which sets the function to call as `command`; it may give an exit status."""
 
 

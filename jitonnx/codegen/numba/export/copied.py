@@ -102,7 +102,7 @@ def _used(source: _Source, name: str) -> list[str]:
     but for what they import from elsewhere than from us."""
     needed: dict[str, None] = {}
 
-    def walk(node: ast.AST, annotation: bool) -> None:
+    def walk(node: ast.AST, *, annotation: bool) -> None:
         if isinstance(node, ast.Name) and node.id != name:
             foreign = node.id in source.imports and not source.imports[node.id][1].startswith(OURS)
             if foreign or (not annotation and (node.id in source.definitions or node.id in source.imports)):
@@ -110,9 +110,9 @@ def _used(source: _Source, name: str) -> list[str]:
         for field, value in ast.iter_fields(node):
             for child in value if isinstance(value, list) else [value]:
                 if isinstance(child, ast.AST):
-                    walk(child, annotation or field in ("annotation", "returns"))
+                    walk(child, annotation=annotation or field in ("annotation", "returns"))
 
-    walk(source.definitions[name], False)
+    walk(source.definitions[name], annotation=False)
     return list(needed)
 
 

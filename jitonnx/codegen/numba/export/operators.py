@@ -671,7 +671,7 @@ def grid_sample(
     aligned: bool,
 ) -> np.ndarray:
     """x [N, C, spatial...] at places [N, axes, P], times factors [N, P]: [N, C, P]."""
-    y = sample(x, coordinates, mode, outside, aligned)
+    y = sample(x, coordinates, mode, outside, aligned=aligned)
     return y if factors is None else y * factors[:, None]
 
 

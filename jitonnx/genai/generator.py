@@ -1,0 +1,339 @@
+"""`GeneratorParams` and `Generator`: tokens one by one, under onnxruntime-genai's names."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from jitonnx import errors
+from jitonnx.api.options import RunOptions
+from jitonnx.errors import InvalidArgument
+from jitonnx.genai.decoder import Steps
+from jitonnx.genai.model import Adapters, Model
+from jitonnx.genai.search import Random, SearchOptions, choose, penalise
+from jitonnx.genai.tensors import NamedTensors, Tensor
+
+_LEAST_COLUMNS = 128
+"""Of the memory for tokens."""
+
+
+class GeneratorParams:
+    """How tokens are chosen: what the model's configuration says of `search`, and what is set here."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.options = SearchOptions()
+        for name, value in model.config.section("search").items():
+            if value is not None:
+                try:
+                    self.options.set(name, value)
+                except InvalidArgument as error:
+                    raise InvalidArgument(f"{model.config.name('search', name)}: {error.text}") from error
+        self.options.max_length = self.options.max_length or model.context_length
+
+    def set_search_options(self, **options: Any) -> None:
+        """Set options by names (`SearchOptions`). InvalidArgument for unknown ones and wrong types."""
+        for name, value in options.items():
+            self.options.set(name, value)
+
+    def check(self) -> None:
+        """InvalidArgument for options that do not go together, or with the model. NotImplemented for beams. (Not in
+        onnxruntime-genai.)"""
+        self.options.check(self.model.context_length, self.model.decoder.vocabulary)
+
+    def get_search_options(self) -> dict[str, Any]:
+        """The options by names."""
+        return dataclasses.asdict(self.options)
+
+    def set_guidance(self, type: str, data: str, enable_ff_tokens: bool = False) -> None:
+        """NotImplemented, unless nothing is asked for."""
+        if type or data:
+            raise errors.NotImplemented(f"set_guidance({type!r}): output that a grammar constrains is not implemented")
+
+    def set_speculative_options(self, **options: Any) -> None:
+        """NotImplemented, unless nothing is asked for."""
+        if any(options.values()):
+            raise errors.NotImplemented(f"speculative decoding ({', '.join(options)}) is not implemented")
+
+    def get_speculative_options(self) -> dict[str, Any]:
+        """The options of speculative decoding, which there is none of."""
+        return {}
+
+
+class Generator:
+    """Sequences that grow by a token a step.
+
+    Sequences are given with `append_tokens`, which runs the model; `generate_next_token` chooses by the last logits,
+    after having run the model on what it chose before. All sequences of a batch are given at once, with padding behind
+    the shorter ones.
+    """
+
+    def __init__(self, model: Model, params: GeneratorParams) -> None:
+        """InvalidArgument for options that do not go together, NotImplemented for beams."""
+        self.model = model
+        self.options = options = dataclasses.replace(params.options)
+        params.check()
+        self._random = Random(options.random_seed)
+        self._steps = Steps(
+            model.decoder, options.batch_size, in_place=options.past_present_share_buffer, limit=options.max_length
+        )
+        self._tokens = np.zeros((options.batch_size, _LEAST_COLUMNS), np.int32)
+        self._length = 0
+        self._next = np.zeros(options.batch_size, np.int32)
+        """The tokens that were chosen or appended last."""
+        self._logits: np.ndarray | None = None
+        """Float32 [batch, vocabulary] of what comes next; None: the last tokens are not read yet."""
+        self._unread = 0
+        """The last tokens that the model has not read: 0, or the one that was chosen last."""
+        self._ended = np.zeros(options.batch_size, bool)
+        self._pad = model.config.number("model", "pad_token_id")
+        self._adapters: Adapters | None = None
+
+    # ------------------------------------------------------------ what is there
+
+    def token_count(self) -> int:
+        """The length of the sequences."""
+        return self._length
+
+    def get_sequence(self, index: int) -> np.ndarray:
+        """The tokens of a sequence, int32, its prompt included. The token by which the last of the sequences ended is
+        not among them. InvalidArgument for a sequence that is not there."""
+        if not 0 <= index < self.options.batch_size:
+            raise InvalidArgument(f"there is no sequence {index}: batch_size is {self.options.batch_size}")
+        return self._tokens[index, : self._length].copy()
+
+    def get_next_tokens(self) -> np.ndarray:
+        """The tokens that were chosen last, int32 [batch]; padding for sequences that had ended before."""
+        return self._next.copy()
+
+    def is_done(self) -> bool:
+        """Whether each sequence has ended, by a token that says so or by max_length."""
+        if self._logits is not None:
+            return False
+        return bool(self._ended.all()) or self._length >= self.options.max_length
+
+    def get_logits(self) -> np.ndarray:
+        """The logits that the next tokens are chosen by, float32 [batch, 1, vocabulary]."""
+        return self._computed()[:, None].copy()
+
+    def set_logits(self, logits: np.ndarray) -> None:
+        """Have the next tokens chosen by other logits, [batch, vocabulary] or [batch, 1, vocabulary]."""
+        given, width = np.array(logits, np.float32), self.model.decoder.vocabulary
+        if given.size != self.options.batch_size * width:
+            raise InvalidArgument(
+                f"logits have shape {list(given.shape)}: [{self.options.batch_size}, {width}] is needed"
+            )
+        if self._unread:
+            self._computed()
+        self._logits = given.reshape(self.options.batch_size, width)
+
+    def get_output(self, name: str) -> np.ndarray:
+        """An output of the last run, by its name, of memory that the next run writes to. InvalidArgument for an unknown
+        one, and before the first run."""
+        return self._steps.get_output(name)
+
+    def get_input(self, name: str) -> np.ndarray:
+        """An input of the last run, by its name. InvalidArgument for an unknown one."""
+        return self._steps.get_input(name)
+
+    # ------------------------------------------------------------ steps
+
+    def append_tokens(self, tokens: Any) -> None:
+        """Append tokens to the sequences and run the model on them.
+
+        tokens: int32 [tokens], [batch, tokens], or the rows of a batch one behind the other. InvalidArgument for none,
+        for tokens that the model does not have, for more than max_length, and for a batch that has tokens already.
+        """
+        given = np.asarray(tokens.as_numpy() if isinstance(tokens, Tensor) else tokens)
+        batch = self.options.batch_size
+        if not given.size or given.dtype.kind not in "iu":
+            what = "input_ids is empty" if not given.size else f"input_ids are {given.dtype}: whole numbers are needed"
+            raise InvalidArgument(what)
+        if given.size % batch:
+            raise InvalidArgument(f"{given.size} tokens do not divide among batch_size ({batch}) sequences")
+        rows = given.reshape(batch, -1)
+        if self._length and batch > 1:
+            raise InvalidArgument(
+                "append_tokens can only be called once for batch_size > 1. To call it again, use rewind_to(0)"
+            )
+        count = rows.shape[1]
+        if self._length + count > self.options.max_length:
+            raise InvalidArgument(
+                f"input_ids size ({count}) + current sequence length ({self._length}) exceeds max length "
+                f"({self.options.max_length}): set max_length, up to the model's context_length "
+                f"({self.model.context_length}), or shorten the prompt"
+            )
+        wrong = rows[(rows < 0) | (rows >= self.model.decoder.vocabulary)]
+        if wrong.size:
+            raise InvalidArgument(
+                f"token {wrong[0]} is none of the model's {self.model.decoder.vocabulary}: the tokenizer is another "
+                "model's"
+            )
+        self._put(rows)
+        self._next = rows[:, -1].astype(np.int32)
+        self._ended[:] = False
+        self._logits = self._read(self._unread + count)
+
+    def generate_next_token(self) -> None:
+        """Choose the next token of each sequence; padding for those that have ended.
+
+        InvalidArgument if there is nothing to go on from, or at max_length.
+        """
+        if not self._length and self._logits is None:
+            raise InvalidArgument("generate_next_token has nothing to go on from: call append_tokens before")
+        if self._length >= self.options.max_length:
+            raise InvalidArgument(f"the sequences are at max_length ({self.options.max_length}) already")
+        if self._logits is None and self._ended.all():
+            self._next[:] = self._pad
+            return
+        logits, options = self._computed(), self.options
+        if options.changes_logits:
+            penalise(logits, [row[: self._length] for row in self._tokens], options, self.model.ends)
+        chosen = choose(logits, options, self._random, self._ended)
+        self._logits = None
+        if self._ended.any():
+            chosen[self._ended] = self._pad
+        for end in self.model.ends:
+            self._ended |= chosen == end
+        self._next = chosen
+        if not self._ended.all():
+            self._put(chosen[:, None])
+            self._unread = 1
+
+    def rewind_to(self, new_length: int) -> None:
+        """Forget what comes behind the first tokens.
+
+        The next token that is generated is the one behind them. InvalidArgument for more than there are, for
+        batches of several unless to 0; NotImplemented for a model that has forgotten what it needs.
+        """
+        if not 0 <= new_length <= self._length:
+            raise InvalidArgument(
+                f"Cannot rewind to {new_length}: the sequence has {self._length} tokens, and so many at most are kept"
+            )
+        if new_length == self._length:
+            return
+        if self.options.batch_size > 1 and new_length:
+            raise InvalidArgument("rewind_to must be called with 0 where batch_size > 1")
+        if not self.can_rewind(new_length):
+            raise errors.NotImplemented(
+                f"Cannot rewind to {new_length} of {self._length} tokens: the model's states or windows no longer hold "
+                "what was there; rewind to 0 and append the tokens again"
+            )
+        # The last token is read again, for its logits.
+        self._steps.rewind(max(new_length - 1, 0))
+        self._length, self._unread = new_length, min(new_length, 1)
+        self._ended[:], self._logits = False, None
+
+    def can_rewind(self, new_length: int) -> bool:
+        """Whether `rewind_to` can. (Not in onnxruntime-genai.)"""
+        return self._steps.caches.can_rewind(self._steps.width, max(new_length - 1, 0))
+
+    # ------------------------------------------------------------ once more
+
+    def is_alike(self, params: GeneratorParams) -> bool:
+        """Whether `restart` can take these options: what memory there is does not depend on others. (Not in
+        onnxruntime-genai.)"""
+        return all(
+            getattr(self.options, name) == getattr(params.options, name)
+            for name in ("batch_size", "past_present_share_buffer")
+        )
+
+    def restart(self, params: GeneratorParams, tokens: np.ndarray) -> int:
+        """Go on from other tokens [tokens], with other options that are alike; how many of the tokens were there.
+
+        Those that the sequence began with are not read again, where the model takes tokens behind others. (Not in
+        onnxruntime-genai.)
+        """
+        params.check()
+        same = 0
+        if self.options.past_present_share_buffer:
+            count = min(self._length, len(tokens) - 1)
+            differing = self._tokens[0, :count] != tokens[:count]
+            same = int(differing.argmax()) if differing.any() else count
+            if not self.can_rewind(same):
+                same = 0
+        self.options = dataclasses.replace(params.options)
+        self._random = Random(self.options.random_seed)
+        self.rewind_to(same)
+        self.append_tokens(tokens[same:])
+        return same
+
+    # ------------------------------------------------------------ more
+
+    def set_model_input(self, name: str, value: np.ndarray) -> None:
+        """Set an input of the model that is neither tokens nor a cache. InvalidArgument for an unknown one."""
+        self._steps.set_extra(name, np.asarray(value))
+
+    def set_inputs(self, inputs: NamedTensors) -> None:
+        """Set inputs by names; `input_ids` are appended. InvalidArgument as `set_model_input`."""
+        for name, value in inputs.items():
+            if name != "input_ids":
+                self.set_model_input(name, value.as_numpy())
+        if "input_ids" in inputs:
+            self.append_tokens(inputs["input_ids"])
+
+    def set_active_adapter(self, adapters: Adapters, name: str) -> None:
+        """Have runs use an adapter. InvalidArgument for an unknown one, and for another container of adapters."""
+        if self._adapters not in (None, adapters):
+            raise InvalidArgument("a generator takes adapters of one Adapters object")
+        self._adapters = adapters
+        self._options_of_runs().add_active_adapter(adapters.named(name))
+
+    def set_runtime_option(self, key: str, value: str) -> None:
+        """Set an entry of the options of runs."""
+        if key == "terminate_session":
+            self._options_of_runs().terminate = value == "1"
+        else:
+            self._options_of_runs().add_run_config_entry(key, value)
+
+    def snapshot_state(self) -> None:
+        """Accepted, without effect: `rewind_to` needs no snapshot, and models with states cannot be rewound."""
+
+    def set_hidden_states(self, hidden_states: np.ndarray) -> None:
+        """NotImplemented, always."""
+        raise errors.NotImplemented("heads that predict several tokens (set_hidden_states) are not implemented")
+
+    def get_speculative_stats(self) -> dict[str, Any]:
+        """Nothing: there is no speculative decoding."""
+        return {}
+
+    def _options_of_runs(self) -> RunOptions:
+        if self._steps.run_options is None:
+            self._steps.run_options = RunOptions()
+        found: RunOptions = self._steps.run_options
+        return found
+
+    def _put(self, rows: np.ndarray) -> None:
+        """Append tokens to the sequences."""
+        end = self._length + rows.shape[1]
+        if end > self._tokens.shape[1]:
+            more = np.zeros((len(self._tokens), max(end - self._tokens.shape[1], self._tokens.shape[1])), np.int32)
+            self._tokens = np.concatenate([self._tokens, more], 1)
+        self._tokens[:, self._length : end] = rows
+        self._length = end
+
+    def _computed(self) -> np.ndarray:
+        """The logits for the next tokens."""
+        if self._logits is None:
+            if not self._length:
+                raise InvalidArgument("there are no logits yet: call append_tokens before")
+            self._logits = self._read(self._unread)
+        return self._logits
+
+    def _read(self, count: int) -> np.ndarray:
+        """Run the model on the last tokens, in pieces of chunk_size; the logits behind them."""
+        tokens = self._tokens[:, self._length - count : self._length]
+        counts = None
+        if len(tokens) > 1 and self._steps.width == 0:  # padding is behind the last token that is none
+            is_token = tokens != self._pad
+            if not is_token[:, -1].all():
+                counts = np.where(is_token.any(1), count - is_token[:, ::-1].argmax(1), 0)
+        piece, begin = self.options.chunk_size if len(tokens) == 1 else 0, 0
+        while piece and count - begin > piece:
+            self._steps.read(tokens[:, begin : begin + piece])
+            begin += piece
+        logits = self._steps.read(tokens[:, begin:], counts)
+        self._unread = 0
+        return logits

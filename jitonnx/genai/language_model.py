@@ -1,0 +1,199 @@
+"""`load` and `LanguageModel.generate`: the short way from a folder and a prompt to text."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, overload
+
+import numpy as np
+
+from jitonnx.errors import InvalidArgument
+from jitonnx.genai.config import Config
+from jitonnx.genai.generator import Generator, GeneratorParams
+from jitonnx.genai.model import Model
+from jitonnx.genai.tokenizer import Tokenizer
+
+
+@dataclass
+class Usage:
+    """What an answer took."""
+
+    prompt_tokens: int = 0
+    kept_tokens: int = 0
+    """Of the prompt's: those that the answer before had left, which were not read again."""
+    generated_tokens: int = 0
+    prompt_seconds: float = 0.0
+    """Until the model had read the prompt."""
+    generated_seconds: float = 0.0
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Of what was generated."""
+        return self.generated_tokens / self.generated_seconds if self.generated_seconds else 0.0
+
+
+def load(folder: str | os.PathLike[str], *, threads: int | None = None) -> LanguageModel:
+    """A folder's model with its tokenizer. threads: of products and attention (default: as its configuration says).
+
+    NoSuchFile for files that are not there, InvalidArgument for those that do not go together, NotImplemented for
+    models of several parts; ImportError without the package `tokenizers`.
+    """
+    config = Config(folder)
+    if threads is not None:
+        options = {"session_options": {"intra_op_num_threads": threads}}
+        config.overlay(json.dumps({"model": {"decoder": options}}))
+    model = Model(config, last_logits=True)
+    return LanguageModel(model, Tokenizer(model))
+
+
+class LanguageModel:
+    """A model and a tokenizer. What a prompt has in common with the one before, and its answer, is not read again."""
+
+    def __init__(self, model: Model, tokenizer: Tokenizer) -> None:
+        self.model, self.tokenizer = model, tokenizer
+        self.usage = Usage()
+        """Of the last answer; counted on while it streams."""
+        self._kept: Generator | None = None
+        """That of the last answer, while nobody uses it."""
+
+    @overload
+    def generate(
+        self,
+        prompt: str | Sequence[Mapping[str, Any]],
+        *,
+        max_new_tokens: int | None = ...,
+        temperature: float | None = ...,
+        top_k: int | None = ...,
+        top_p: float | None = ...,
+        min_p: float | None = ...,
+        repetition_penalty: float | None = ...,
+        stop: str | Sequence[str] = ...,
+        seed: int | None = ...,
+        stream: Literal[False] = False,
+    ) -> str: ...
+
+    @overload
+    def generate(
+        self,
+        prompt: str | Sequence[Mapping[str, Any]],
+        *,
+        max_new_tokens: int | None = ...,
+        temperature: float | None = ...,
+        top_k: int | None = ...,
+        top_p: float | None = ...,
+        min_p: float | None = ...,
+        repetition_penalty: float | None = ...,
+        stop: str | Sequence[str] = ...,
+        seed: int | None = ...,
+        stream: Literal[True],
+    ) -> Iterator[str]: ...
+
+    def generate(
+        self,
+        prompt: str | Sequence[Mapping[str, Any]],
+        *,
+        max_new_tokens: int | None = None,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        min_p: float | None = None,
+        repetition_penalty: float | None = None,
+        stop: str | Sequence[str] = (),
+        seed: int | None = None,
+        stream: bool = False,
+    ) -> str | Iterator[str]:
+        """The text behind a prompt, or with `stream` an iterator over its pieces, as they come.
+
+        prompt: a text, in front of which the tokenizer puts what it puts in front of texts, or the messages of a chat,
+        [{"role": "user", "content": ...}], which the model's template makes a prompt of. temperature: 0 for the most
+        probable token each time; of a temperature, top_k, top_p, min_p and seed each makes tokens be drawn. What is
+        None is as the folder's configuration says; max_new_tokens: until the model ends or its context is full.
+        stop: texts at which to end, which are not given.
+
+        InvalidArgument for a prompt without tokens, or too long for the model, and for options that make no sense.
+        """
+        if isinstance(prompt, str):
+            tokens = self.tokenizer.encode_with(prompt, add_special_tokens=True)
+        else:
+            text = self.tokenizer.apply_chat_template(prompt)
+            tokens = self.tokenizer.encode_with(text, add_special_tokens=False)
+        stops = [stop] if isinstance(stop, str) else list(stop)
+        if not all(isinstance(one, str) and one for one in stops):
+            raise InvalidArgument(f"stop is {stop!r}: a text that is not empty, or several, is needed")
+        params = self._params(len(tokens), max_new_tokens)
+        drawing = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p, "random_seed": seed}
+        given = {name: value for name, value in drawing.items() if value is not None}
+        if given:
+            params.set_search_options(do_sample=temperature != 0, **given)
+        if repetition_penalty is not None:
+            params.set_search_options(repetition_penalty=repetition_penalty)
+        params.check()
+        pieces = _until(self._pieces(params, tokens), stops)
+        return pieces if stream else "".join(pieces)
+
+    def _params(self, count: int, max_new_tokens: int | None) -> GeneratorParams:
+        """The configuration's options, for so many tokens of a prompt."""
+        context = self.model.context_length
+        if not count:
+            raise InvalidArgument("the prompt has no tokens: there is nothing to go on from")
+        if count >= context:
+            raise InvalidArgument(
+                f"the prompt has {count} tokens, and the model's context_length is {context}: shorten it, as one token "
+                "at least is to follow"
+            )
+        if max_new_tokens is not None and max_new_tokens < 1:
+            raise InvalidArgument(f"max_new_tokens is {max_new_tokens}: 1 or more is needed")
+        params = GeneratorParams(self.model)
+        most = context if max_new_tokens is None else min(context, count + max_new_tokens)
+        params.set_search_options(max_length=most, batch_size=1)
+        return params
+
+    def _pieces(self, params: GeneratorParams, tokens: np.ndarray) -> Iterator[str]:
+        """The text of token after token. Leaves the generator for the next prompt."""
+        usage = self.usage = Usage(len(tokens))
+        begin = time.perf_counter()
+        generator, self._kept = self._kept, None
+        if generator is None or not generator.is_alike(params):
+            generator = Generator(self.model, params)
+        usage.kept_tokens = generator.restart(params, tokens)
+        usage.prompt_seconds = time.perf_counter() - begin
+        stream, ends = self.tokenizer.create_stream(), set(self.model.ends)
+        try:
+            while not generator.is_done():
+                begin = time.perf_counter()
+                generator.generate_next_token()
+                token = int(generator.get_next_tokens()[0])
+                text = "" if token in ends else stream.decode(token)
+                usage.generated_tokens += 1
+                usage.generated_seconds += time.perf_counter() - begin
+                if text:
+                    yield text
+        finally:
+            self._kept = generator
+
+
+def _until(pieces: Iterator[str], stops: Sequence[str]) -> Iterator[str]:
+    """Pieces of text up to the first of some texts. What may be the beginning of one is held back."""
+    held = ""
+    for piece in pieces:
+        held += piece
+        ends = [place for place in map(held.find, stops) if place >= 0]
+        if ends:
+            held = held[: min(ends)]
+            break
+        count = max((_overlap(held, stop) for stop in stops), default=0)
+        ready, held = held[: len(held) - count], held[len(held) - count :]
+        if ready:
+            yield ready
+    pieces.close()  # type: ignore[attr-defined]
+    if held:
+        yield held
+
+
+def _overlap(text: str, stop: str) -> int:
+    """How many characters at the end of a text begin a stop."""
+    return next((count for count in range(min(len(text), len(stop) - 1), 0, -1) if text.endswith(stop[:count])), 0)

@@ -1,0 +1,159 @@
+"""`Model`: a folder's model as a session, and `Adapters` for it."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from jitonnx import errors
+from jitonnx.api.adapters import LoraAdapter
+from jitonnx.api.enumerations import GraphOptimizationLevel
+from jitonnx.api.options import SessionOptions
+from jitonnx.api.session import InferenceSession
+from jitonnx.errors import InvalidArgument, NoSuchFile
+from jitonnx.genai.config import Config
+from jitonnx.genai.decoder import Decoder
+from jitonnx.genai.last_logits import LARGEST_BYTES, with_last_logits
+
+_NUMBERS = ("intra_op_num_threads", "inter_op_num_threads", "log_severity_level", "log_verbosity_level")
+_FLAGS = ("enable_cpu_mem_arena", "enable_mem_pattern")
+"""Options of sessions that a configuration may tell: numbers, and true or false."""
+_PARTS = ("encoder", "embedding", "vision", "speech", "joiner", "draft")
+"""Models that a folder may have beside its decoder."""
+
+
+class Model:
+    """A decoder of a folder that onnxruntime-genai's model builder writes."""
+
+    def __init__(self, source: Config | str | os.PathLike[str], *, last_logits: bool = False) -> None:
+        """last_logits: of prompts, compute no logits but the last ones, as far as the model's form allows: `get_output`
+        then has those alone. (Not in onnxruntime-genai.)
+
+        NoSuchFile for files that are not there, InvalidArgument for a configuration that does not fit the model,
+        NotImplemented for models of several parts (images, speech, encoders and decoders)."""
+        self.config = config = source if isinstance(source, Config) else Config(source)
+        for part in _PARTS:
+            if config.get("model", part, "filename"):
+                raise errors.NotImplemented(
+                    f"{config.folder} has model.{part} beside the decoder: models of images, speech or with an encoder "
+                    "are not supported, those of text with a decoder alone are"
+                )
+        if config.get("model", "decoder", "pipeline"):
+            raise errors.NotImplemented(
+                f"{config.folder} has model.decoder.pipeline: decoders in parts are not supported"
+            )
+        self.context_length = config.number("model", "context_length")
+        """The most tokens of a sequence."""
+        if self.context_length < 1:
+            raise InvalidArgument(
+                f"{config.name('model', 'context_length')} is {self.context_length}: it is the most tokens there can be"
+            )
+        self.decoder = Decoder(config, self._session(last_logits))
+        self.ends = config.tokens("model", "eos_token_id")
+        """The tokens that end a sequence."""
+        for token in self.ends:
+            if not 0 <= token < self.decoder.vocabulary:
+                raise InvalidArgument(
+                    f"{config.name('model', 'eos_token_id')} has {token}: it must be in range "
+                    f"[0, {self.decoder.vocabulary}) (vocab_size)"
+                )
+
+    @property
+    def type(self) -> str:
+        """The architecture, as the configuration names it."""
+        return self.config.text("model", "type")
+
+    @property
+    def device_type(self) -> str:
+        """Always "CPU"."""
+        return "CPU"
+
+    def create_multimodal_processor(self) -> Any:
+        """NotImplemented, always."""
+        raise errors.NotImplemented("models of images and audio are not supported: use Tokenizer for text")
+
+    def create_streaming_processor(self) -> Any:
+        """NotImplemented, always."""
+        raise errors.NotImplemented("models of speech are not supported: use Tokenizer for text")
+
+    def _session(self, last_logits: bool) -> InferenceSession:
+        config = self.config
+        name = config.text("model", "decoder", "filename")
+        if not name:
+            raise InvalidArgument(f"{config.name('model', 'decoder', 'filename')} is not there: it names the model")
+        given: str | bytes | None = config.model_data.get(name)
+        path = config.file("model", "decoder", "filename")
+        if given is None:
+            if not os.path.isfile(path):
+                raise NoSuchFile(f"{path} does not exist, which {config.name('model', 'decoder', 'filename')} names")
+            given = path
+        if last_logits:
+            given = self._rewritten(given)
+        folder = os.path.dirname(path) if isinstance(given, bytes) else ""
+        return InferenceSession(given, self._options(folder), providers=["CPUExecutionProvider"])
+
+    def _rewritten(self, given: str | bytes) -> str | bytes:
+        """The model with the last logits alone, if it is small enough, without its weights, and has that form."""
+        size = len(given) if isinstance(given, bytes) else os.path.getsize(given)
+        if size > LARGEST_BYTES:
+            return given
+        if isinstance(given, str):
+            with open(given, "rb") as file:
+                data = file.read()
+        else:
+            data = given
+        ids = self.config.text("model", "decoder", "inputs", "input_ids", default="input_ids")
+        logits = self.config.text("model", "decoder", "outputs", "logits", default="logits")
+        return with_last_logits(data, ids, logits) or given
+
+    def _options(self, folder: str) -> SessionOptions:
+        options, config, path = SessionOptions(), self.config, ("model", "decoder", "session_options")
+        told = config.section(*path)
+        for name in _NUMBERS:
+            if told.get(name) is not None:
+                setattr(options, name, config.number(*path, name))
+        for name in _FLAGS:
+            if told.get(name) is not None:
+                setattr(options, name, config.flag(*path, name))
+        options.logid = config.text(*path, "log_id")
+        level = config.text(*path, "graph_optimization_level", default="ORT_ENABLE_ALL")
+        options.graph_optimization_level = getattr(GraphOptimizationLevel, level, GraphOptimizationLevel.ORT_ENABLE_ALL)
+        for name, value in config.section(*path, "config_entries").items():
+            options.add_session_config_entry(name, str(value))
+        others = [name for name in config.providers() if name.lower() not in ("cpu", "cpuexecutionprovider")]
+        if others:
+            raise InvalidArgument(
+                f"{config.name(*path, 'provider_options')} asks for {', '.join(others)}: jitonnx runs on CPUs; "
+                "Config.clear_providers() leaves the others out, if the model is one for CPUs"
+            )
+        if folder:  # of a model in memory
+            options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
+        return options
+
+
+class Adapters:
+    """Adapters of a model, by names, for `Generator.set_active_adapter`."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self._loaded: dict[str, LoraAdapter] = {}
+
+    def load(self, path: str, name: str) -> None:
+        """Read an adapter's file. InvalidArgument for a name that is taken."""
+        if name in self._loaded:
+            raise InvalidArgument(f"Adapter already loaded: {name}")
+        adapter = LoraAdapter()
+        adapter.Load(path)
+        self._loaded[name] = adapter
+
+    def unload(self, name: str) -> None:
+        """Forget an adapter; a generator that uses it goes on. InvalidArgument for an unknown name."""
+        self.named(name)
+        del self._loaded[name]
+
+    def named(self, name: str) -> LoraAdapter:
+        """An adapter. InvalidArgument for an unknown name."""
+        if name not in self._loaded:
+            known = ", ".join(self._loaded) or "none"
+            raise InvalidArgument(f"Adapter {name!r} is not loaded; these are: {known}")
+        return self._loaded[name]

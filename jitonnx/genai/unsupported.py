@@ -1,0 +1,183 @@
+"""Names of onnxruntime-genai's that are for what jitonnx lacks, and functions about devices and libraries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from jitonnx import errors
+
+
+class _Refused:
+    """Base of classes that there is nothing behind."""
+
+    what = ""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        raise errors.NotImplemented(f"{type(self).__name__} is not implemented: {self.what}")
+
+    @classmethod
+    def open(cls, *_: Any) -> Any:
+        """NotImplemented, always."""
+        return cls()
+
+    @classmethod
+    def open_bytes(cls, *_: Any) -> Any:
+        """NotImplemented, always."""
+        return cls()
+
+
+class Images(_Refused):
+    """Images of a prompt."""
+
+    what = "models of images are not supported"
+
+
+class Audios(_Refused):
+    """Audio of a prompt."""
+
+    what = "models of speech are not supported"
+
+
+class MultiModalProcessor(_Refused):
+    """Prompts with images and audio."""
+
+    what = "models of images and speech are not supported"
+
+
+class StreamingProcessor(_Refused):
+    """Audio as it comes."""
+
+    what = "models of speech are not supported"
+
+
+class Engine(_Refused):
+    """Requests that join and leave between steps."""
+
+    what = "use a Generator with batch_size for several sequences"
+
+
+class Request(_Refused):
+    """A request of an Engine."""
+
+    what = Engine.what
+
+
+class RequestOptions(_Refused):
+    """Of a Request."""
+
+    what = Engine.what
+
+
+class TurnOptions(_Refused):
+    """Of a Request's turn."""
+
+    what = Engine.what
+
+
+class TurnUsage(_Refused):
+    """Of a Request's turn."""
+
+    what = Engine.what
+
+
+class EngineCapabilities(_Refused):
+    """What an Engine can do."""
+
+    what = Engine.what
+
+
+class EngineErrorCode(_Refused):
+    """Of an Engine's event."""
+
+    what = Engine.what
+
+
+class EngineEvent(_Refused):
+    """Of an Engine."""
+
+    what = Engine.what
+
+
+class EngineEventBuffer(_Refused):
+    """For events of an Engine."""
+
+    what = Engine.what
+
+
+class EngineEventFlags(_Refused):
+    """Of an Engine's event."""
+
+    what = Engine.what
+
+
+class FinishReason(_Refused):
+    """Of a Request."""
+
+    what = Engine.what
+
+
+class MtpGenerator(_Refused):
+    """A generator with a head that predicts several tokens."""
+
+    what = "speculative decoding is not supported"
+
+
+def is_cuda_available() -> bool:
+    """False, always."""
+    return False
+
+
+def is_dml_available() -> bool:
+    """False, always."""
+    return False
+
+
+def is_openvino_available() -> bool:
+    """False, always."""
+    return False
+
+
+def is_qnn_available() -> bool:
+    """False, always."""
+    return False
+
+
+def is_webgpu_available() -> bool:
+    """False, always."""
+    return False
+
+
+def get_current_gpu_device_id() -> int:
+    """0, always."""
+    return 0
+
+
+def set_current_gpu_device_id(device_id: int) -> None:
+    """Accepted, without effect."""
+
+
+def register_execution_provider_library(name: str, path: str) -> None:
+    """NotImplemented, always."""
+    raise errors.NotImplemented(f"execution provider {name!r} cannot be registered: jitonnx runs on CPUs alone")
+
+
+def unregister_execution_provider_library(name: str) -> None:
+    """NotImplemented, always."""
+    raise errors.NotImplemented(f"execution provider {name!r} was not registered")
+
+
+def set_log_options(**options: Any) -> None:
+    """Accepted, without effect: `jitonnx.set_default_logger_severity` says what is logged."""
+
+
+def set_log_callback(callback: Callable[[str], None] | None) -> None:
+    """Accepted, without effect."""
+
+
+def enable_telemetry_events() -> None:
+    """Accepted, without effect: there is no telemetry."""
+
+
+def disable_telemetry_events() -> None:
+    """Accepted, without effect: there is no telemetry."""
