@@ -22,9 +22,7 @@ class InnerSession:
     `initialize_session`.
     """
 
-    def __init__(
-        self, options: SessionOptions, source: Any, *, is_path: bool = True, read_config: bool = False
-    ) -> None:
+    def __init__(self, options: SessionOptions, source: Any, is_path: bool = True, read_config: bool = False) -> None:
         self._options, self._source = options, source
 
     @classmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -59,6 +60,8 @@ class LanguageModel:
         """Of the last answer; counted on while it streams."""
         self._kept: Generator | None = None
         """That of the last answer, while nobody uses it."""
+        self._lock = threading.Lock()
+        """Held while one takes it."""
 
     @overload
     def generate(
@@ -156,7 +159,8 @@ class LanguageModel:
         """The text of token after token. Leaves the generator for the next prompt."""
         usage = self.usage = Usage(len(tokens))
         begin = time.perf_counter()
-        generator, self._kept = self._kept, None
+        with self._lock:
+            generator, self._kept = self._kept, None
         if generator is None or not generator.is_alike(params):
             generator = Generator(self.model, params)
         usage.kept_tokens = generator.restart(params, tokens)

@@ -215,7 +215,7 @@ def test_code_is_opened_on_request_alone(cnn: Path, tmp_path: Path) -> None:
 def test_what_only_reads_opens_no_code(cnn: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The checker, the differ and adapters, given an artifact by whatever name."""
 
-    def opened(*given: Any) -> Any:
+    def opened(*given: Any, **_: Any) -> Any:
         raise AssertionError(f"an artifact was opened: {given}")
 
     monkeypatch.setattr(reader.Artifact, "__init__", opened)  # whoever opens one, by whatever name, makes this
