@@ -87,6 +87,8 @@ def _package(
     model: Model, title: str, shapes: Mapping[str, Sequence[int]], dimensions: Mapping[str, int], level: int
 ) -> Package:
     types = _input_types(model, shapes, dimensions)
+    is_open = any(not kind.static for kind in types)
+    hint = "Fixed sizes may help: --shape NAME=1,3,224,224 or --dim NAME=1. " if is_open else ""
     try:
         graph = solved(specialise(model.graph, types))
         optimize(graph, level)
@@ -94,13 +96,15 @@ def _package(
         bindings = {name: binding for name, binding in graph.bindings.items() if binding.element}
         return write_package(lowered, title, [one.name for one in model.outputs], bindings)
     except GraphError as error:
+        if hint:  # sizes that nobody gave were taken for those that are open
+            raise errors.NotImplemented(
+                f"the model cannot be exported for open sizes: {error}. {hint.strip()}"
+            ) from error
         raise errors.Fail(f"the model cannot be exported: {error}") from error
     except CannotExport as error:
         lines = "".join(f"\n  {what}: {reason}" for what, reason in error.reasons.items())
-        is_open = any(not kind.static for kind in types)
-        fixed = "Fixed sizes may help: --shape NAME=1,3,224,224 or --dim NAME=1. " if is_open else ""
         raise errors.NotImplemented(
-            f"the model cannot be exported, for what has no plain form in Python:{lines}\n{fixed}"
+            f"the model cannot be exported, for what has no plain form in Python:{lines}\n{hint}"
             "A part of the model without these may be exported by itself (onnx.utils.extract_model); "
             "jitonnx.InferenceSession runs the whole"
         ) from None

@@ -463,6 +463,32 @@ def test_a_failure_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert not any(tmp_path.iterdir())
 
 
+def test_no_elements(package: Callable[..., Any]) -> None:
+    """No images, and images without pixels."""
+    nodes = [
+        node("Conv", ["x", "w"], ["c"], kernel_shape=[2, 2], pads=[1, 1, 1, 1]),
+        node("InstanceNormalization", ["c", "s", "s"], ["n"]),
+        node("ConvTranspose", ["n", "t"], ["y"]),
+    ]
+    sizes = {"w": (4, 2, 2, 2), "s": (4,), "t": (4, 3, 2, 2)}
+    weights = {name: normal(*shape) for name, shape in sizes.items()}
+    data = model(nodes, [tensor("x", ("n", 2, "h", 5))], [tensor("y", ("n", 3, None, None))], weights)
+    module, session = package(data), jitonnx.InferenceSession(data)
+    for shape in ((0, 2, 4, 5), (3, 2, 0, 5), (2, 2, 4, 5)):
+        agree(module.run(normal(*shape)), session.run(None, {"x": normal(*shape)}))
+
+
+def test_open_sizes_of_which_the_model_needs_certain_ones(package: Callable[..., Any], tmp_path: Path) -> None:
+    """Every other row from the last but one backwards is as many rows as there are, or one, only of up to three."""
+    nodes = [node("Slice", ["x", "from", "to", "axes", "step"], ["s"]), node("Add", ["s", "x"], ["y"])]
+    constants = {"from": np.array([-2]), "to": np.array([-100]), "axes": np.array([0]), "step": np.array([-2])}
+    data = model(nodes, [tensor("x", ("n", 3))], [tensor("y", (None, 3))], constants)
+    with pytest.raises(NotImplemented, match=r"for open sizes: Add node 'make_y' .*do not broadcast.*--dim NAME=1"):
+        export(data, tmp_path / "package")
+    x = normal(2, 3)
+    agree(package(data, dimensions={"n": 2}).run(x), [x + x[:1]])
+
+
 def test_sizes_that_fit_nothing(tmp_path: Path) -> None:
     data = model(
         [node("MatMul", ["a", "b"], ["y"])],

@@ -107,7 +107,7 @@ def gather_elements(data: np.ndarray, indices: np.ndarray, *, axis: int) -> np.n
 def gather_nd(data: np.ndarray, indices: np.ndarray, *, batch_dims: int) -> np.ndarray:
     """Parts of data, addressed by the last axis of indices behind leading axes that both share."""
     depth = indices.shape[-1]
-    rows = indices.reshape(*indices.shape[:batch_dims], -1, depth)
+    rows = indices.reshape(*indices.shape[:batch_dims], math.prod(indices.shape[batch_dims:-1]), depth)
     shared = np.indices(rows.shape[:-1], sparse=True)[:batch_dims]
     found = data[(*shared, *np.moveaxis(rows, -1, 0))]
     return found.reshape(*indices.shape[:-1], *data.shape[batch_dims + depth :])
@@ -256,7 +256,8 @@ def group_normalize(
     outside: bool,
 ) -> np.ndarray:
     """Each group of channels of each image normalised, each channel by itself if `groups` is None."""
-    grouped = x.reshape(x.shape[0], x.shape[1] if groups is None else groups, -1)
+    groups = x.shape[1] if groups is None else groups
+    grouped = x.reshape(x.shape[0], groups, math.prod(x.shape[1:]) // max(groups, 1))
     grouped = grouped - grouped.mean(axis=2, keepdims=True)
     variance = (grouped * grouped).mean(axis=2, keepdims=True)
     small = x.dtype.type(epsilon)
@@ -306,7 +307,7 @@ def nbits_product(
 
     def unpacked(x: np.ndarray) -> np.ndarray:
         parts = [(x >> shift) & ((1 << bits) - 1) for shift in range(0, 8, bits)]
-        return np.stack(parts, axis=-1).reshape(*x.shape[:-1], -1)
+        return np.stack(parts, axis=-1).reshape(*x.shape[:-1], x.shape[-1] * len(parts))
 
     rows, blocks = q.shape[:2]
     offset: Any = np.float32(1 << (bits - 1))
@@ -448,14 +449,15 @@ def convolution(
     output = _output(x.shape[2:], kernel, strides, dilations, pads_before, pads_after)
     x = padded(x, kernel, strides, dilations, pads_before, output, 0)
     own, pixels = w.shape[1], math.prod(output)
-    weights = w.reshape(group, outputs // group, -1)
+    weights = w.reshape(group, outputs // group, own * math.prod(kernel))
     y = np.empty((images, group, outputs // group, pixels), x.dtype)
     for image in range(images):
         taps = [at_tap(x[image : image + 1], tap, strides, dilations, output) for tap in np.ndindex(*kernel)]
         if len(taps) == 1:
             columns = taps[0].reshape(group, own, pixels)
         else:  # by group, channel, tap, pixel
-            columns = np.stack([tap.reshape(-1, pixels) for tap in taps], axis=1).reshape(group, -1, pixels)
+            rows = np.stack([tap.reshape(group * own, pixels) for tap in taps], axis=1)
+            columns = rows.reshape(group, own * len(taps), pixels)
         np.matmul(weights, columns, out=y[image])
     y = y.reshape(images, outputs, *output)
     return y if bias is None else y + bias.reshape(-1, *(1,) * len(output))
@@ -500,8 +502,9 @@ def transposed_convolution(
 ) -> np.ndarray:
     """Each element of x spreads w [C, M / group, kernel...]; what overlaps is added."""
     kernel, size, channels = w.shape[2:], x.shape[2:], w.shape[1] * group
-    weights = w.reshape(group, w.shape[0] // group, -1).swapaxes(1, 2)
-    spread = np.matmul(weights, x.reshape(x.shape[0], group, w.shape[0] // group, math.prod(size)))
+    own = w.shape[0] // group
+    weights = w.reshape(group, own, math.prod(w.shape[1:])).swapaxes(1, 2)
+    spread = np.matmul(weights, x.reshape(x.shape[0], group, own, math.prod(size)))
     spread = spread.reshape(x.shape[0], channels, *kernel, *size)
     y = fold(
         spread, kernel=kernel, blocks=size, strides=strides, dilations=dilations, before=pads_before, output=output
