@@ -190,7 +190,7 @@ class Runs:
         executor = ThreadPoolExecutor(1, "jitonnx-run")
         future = executor.submit(run)
         if callback is not None:
-            called = executor.submit(_call_back, future, callback, user_data)
+            called = executor.submit(_call_back, future, feeds, callback, user_data)
             called.add_done_callback(self._log_callback)
         executor.shutdown(wait=False)
         return future
@@ -477,7 +477,11 @@ def closed() -> RuntimeError:
     return RuntimeError("the session is closed")
 
 
-def _call_back(future: Future[Outputs], callback: Callable[[Outputs, Any, str], Any], user_data: Any) -> None:
+def _call_back(
+    future: Future[Outputs], feeds: Any, callback: Callable[[Outputs, Any, str], Any], user_data: Any
+) -> None:
+    """Call back with what came of the run. feeds: kept until then, as by onnxruntime, for a callback that looks at what
+    it has a weak reference to or the address of."""
     error = future.exception()
     callback([] if error else future.result(), user_data, str(error) if error else "")
 

@@ -35,7 +35,7 @@ _NAMES = {
 
 
 class SparseTensor:
-    """A sparse tensor of numbers. Arrays are shared, and what is given back of them cannot be written to."""
+    """A sparse tensor of numbers or strings. Arrays of numbers are shared; what is given back cannot be written to."""
 
     def __init__(self, sparse_tensor: SparseTensor) -> None:
         if not isinstance(sparse_tensor, SparseTensor):
@@ -95,9 +95,13 @@ class SparseTensor:
         device: OrtDevice,
     ) -> SparseTensor:
         cpu_alone(device)
-        if not isinstance(values, np.ndarray) or values.dtype.kind in "OUSTMmV":
+        if isinstance(values, np.ndarray) and values.dtype.kind in "OUT":
+            values = values.astype(object)
+            if other := [one for one in values.flat if not isinstance(one, str)]:
+                raise TypeError(f"the values of a sparse tensor are numbers, or all strings; one is {other[0]!r}")
+        elif not isinstance(values, np.ndarray) or values.dtype.kind in "SMmV":
             what = f"NumPy's {values.dtype}" if isinstance(values, np.ndarray) else type(values).__name__
-            raise TypeError(f"the values of a sparse tensor are an array of numbers, not {what}")
+            raise TypeError(f"the values of a sparse tensor are an array of numbers or strings, not {what}")
         made = cls.__new__(cls)
         made._format, made._indices = format, tuple(map(_read_only, indices))
         made._shape = [int(size) for size in dense_shape]

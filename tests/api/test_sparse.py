@@ -14,6 +14,7 @@ import jitonnx
 from tests.api.faces import assert_alike
 
 VALUES = np.array([1, 2, 3], np.float32)
+TEXTS = np.array(["xyz", "", "é"])
 PLACES = np.array([0, 4, 8], np.int64)
 
 
@@ -21,13 +22,13 @@ def cpu(ort: ModuleType) -> Any:
     return ort.OrtDevice.make("cpu", 0)
 
 
-def coo(ort: ModuleType, indices: np.ndarray = PLACES) -> Any:
-    return ort.SparseTensor.sparse_coo_from_numpy([3, 3], VALUES, indices, cpu(ort))
+def coo(ort: ModuleType, indices: np.ndarray = PLACES, values: np.ndarray = VALUES) -> Any:
+    return ort.SparseTensor.sparse_coo_from_numpy([3, 3], values, indices, cpu(ort))
 
 
-def csr(ort: ModuleType, outer: tuple[int, ...] = (0, 1, 2, 3)) -> Any:
+def csr(ort: ModuleType, outer: tuple[int, ...] = (0, 1, 2, 3), values: np.ndarray = VALUES) -> Any:
     columns = np.array([0, 1, 2], np.int64)
-    return ort.SparseTensor.sparse_csr_from_numpy([3, 3], VALUES, columns, np.array(outer, np.int64), cpu(ort))
+    return ort.SparseTensor.sparse_csr_from_numpy([3, 3], values, columns, np.array(outer, np.int64), cpu(ort))
 
 
 def facts(tensor: Any) -> list[Any]:
@@ -50,6 +51,8 @@ CASES = {
         lambda ort: (np.shares_memory(coo(ort).values(), VALUES), coo(ort).values().flags.writeable), ""
     ),
     "csr": (lambda ort: [*facts(csr(ort)), csr(ort).as_csrc_view().inner(), csr(ort).as_csrc_view().outer()], ""),
+    "strings": (lambda ort: [*facts(coo(ort, values=TEXTS)), coo(ort, values=TEXTS).as_coo_view().indices()], ""),
+    "strings of rows": (lambda ort: facts(csr(ort, values=TEXTS)), ""),
     "in a value": (in_value, ""),
     "too few indices": (lambda ort: coo(ort, PLACES[:2]), "must be equal to or twice the values size: 3"),
     "coo as csr": (lambda ort: coo(ort).as_csrc_view(), "This sparse tensor does not contain CSR(C) format"),
@@ -67,11 +70,23 @@ def test_sparse(name: str) -> None:
     assert_alike(*CASES[name])
 
 
+def test_strings_as_objects_are_handed_on() -> None:
+    """onnxruntime refuses to make them."""
+    texts = coo(jitonnx, values=TEXTS.astype(object))
+    (result,) = jitonnx.InferenceSession(handing_on(onnx.TensorProto.STRING)).run(None, {"x": texts})
+    assert result.data_type() == "sparse_tensor(string)" and list(result.values()) == list(TEXTS)
+    assert not texts.values().flags.writeable
+
+
 def test_what_fits_badly_is_refused() -> None:
     with pytest.raises(jitonnx.Error, match="one outer index more than rows; 3 and 3 were given"):
         csr(jitonnx, (0, 1, 2))
-    with pytest.raises(TypeError, match="array of numbers, not NumPy's object"):
-        jitonnx.SparseTensor.sparse_coo_from_numpy([3], np.array(["a"], object), np.array([0]), cpu(jitonnx))
+    for values, text in (
+        (np.array([b"a"]), r"array of numbers or strings, not NumPy's \|S1"),
+        (np.array([None], object), "numbers, or all strings; one is None"),
+    ):
+        with pytest.raises(TypeError, match=text):
+            jitonnx.SparseTensor.sparse_coo_from_numpy([3], values, np.array([0]), cpu(jitonnx))
     with pytest.raises(RuntimeError, match="the CPU's memory alone"):
         jitonnx.SparseTensor.sparse_coo_from_numpy([9], VALUES, PLACES, jitonnx.OrtDevice.make("cuda", 0))
 
