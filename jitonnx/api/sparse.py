@@ -2,7 +2,7 @@
 
 It holds the arrays that it is given and computes nothing. No operator of ONNX reads sparse tensors, of onnxruntime's
 SparseToDenseMatMul alone. Models hand them on; what is sparse in a file (initializers, the value of a Constant) is
-filled up as it is loaded.
+filled up as it is loaded, but for outputs that are declared as sparse.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from jitonnx.api.devices import OrtDevice, cpu_alone
 from jitonnx.api.enumerations import Enumeration
 from jitonnx.errors import InvalidArgument
 from jitonnx.ir.dtypes import DType, of_numpy
+from jitonnx.ir.sparse import Coordinates
 
 
 class OrtSparseFormat(Enumeration):
@@ -214,6 +215,13 @@ class SparseCsrView:
     def outer(self) -> np.ndarray:
         """Where rows begin in the values, and where the last one ends."""
         return self._indices[1]
+
+
+def handed_out(output: Any) -> Any:
+    """What a user gets for an output: what the model's file stores of a sparse tensor, as one."""
+    if not isinstance(output, Coordinates):
+        return output
+    return SparseTensor.sparse_coo_from_numpy(output.shape, output.values, output.indices, OrtDevice.make("cpu", 0))
 
 
 def _indices(given: Any, dtype: type) -> np.ndarray:
