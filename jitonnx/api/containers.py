@@ -69,7 +69,9 @@ def _read_map(value: Any, declared: Declaration, key: str, element: str) -> Map:
         raise InvalidArgument(f"{what}: give a dict, not a {type(value).__name__}")
     kinds: tuple[Any, Any] = (str, "strings") if key == "string" else ((int, np.integer), "integers")
     if other := [name for name in value if not isinstance(name, kinds[0])]:
-        raise InvalidArgument(f"{what}: its keys are {kinds[1]}, one is {other[0]!r}")
+        wrong = f"Unexpected key type  {type(other[0])}, it cannot be linked to C type"
+        linked = "std::string" if key == "string" else "int64_t"
+        raise InvalidArgument(f"{what}: its keys are {kinds[1]}, one is {other[0]!r}. {wrong} {linked}")
     if dtype is DType.STRING:
         if texts := [text for text in value.values() if not isinstance(text, str)]:
             raise InvalidArgument(f"{what}: its values are strings, one is {texts[0]!r}")

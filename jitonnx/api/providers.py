@@ -36,15 +36,24 @@ ALL = (
 )
 """Every name that onnxruntime knows."""
 
+_TWICE = "Only string values for 'providers' are supported if 'provider_options' is given."
+
 _FORBIDS_CPU = "session.disable_cpu_ep_fallback"
 
 
 def check_providers(providers: Any, provider_options: Any, options: SessionOptions, stacklevel: int = 3) -> None:
     """Warn of providers that are not here. InvalidArgument if the options forbid the CPU's.
 
-    providers: None, a name, or a sequence of names and of (name, options) pairs.
+    providers: None, a name, or a sequence of names and of (name, options) pairs. ValueError, or TypeError for what
+    is no sequence.
     """
-    check_and_normalize_provider_args(providers, provider_options, [CPU], stacklevel + 1)
+    if providers is not None and not isinstance(providers, Iterable):
+        raise TypeError(str(_no_provider(providers)))
+    given = [providers] if isinstance(providers, str) else list(providers or ())
+    if provider_options and not all(isinstance(entry, str) for entry in given):  # onnxruntime says so and goes on, too
+        warnings.warn(f"{_TWICE} The latter are ignored.", UserWarning, stacklevel=stacklevel)
+        provider_options = None
+    check_and_normalize_provider_args(given, provider_options, [CPU], stacklevel + 1)
     if options.entry(_FORBIDS_CPU) == "1":
         raise InvalidArgument(
             f"the session configuration entry {_FORBIDS_CPU} is 1, but jitonnx runs models on the CPU alone"
@@ -64,13 +73,14 @@ def check_and_normalize_provider_args(
 ) -> tuple[list[str], list[dict[str, str]]]:
     """The providers' names, and their options as text. Warns of names that are not available, and of duplicates.
 
-    Arguments as for `check_providers`; what is no name, and no pair of a name and options, is a ValueError.
+    Arguments as for `check_providers`; ValueError for others: what is no name, and no pair of a name and options, or
+    options given twice.
     """
     if providers is not None and not isinstance(providers, Iterable):
-        raise TypeError(f"providers are names, or pairs of a name and a dict of options; got {providers!r}")
+        raise _no_provider(providers)
     given = [providers] if isinstance(providers, str) else list(providers or ())
-    if provider_options is not None and len(provider_options) != len(given):
-        raise ValueError("'providers' and 'provider_options' should be the same length if both are given.")
+    if provider_options is not None and (text := _misfit(given, provider_options)):
+        raise ValueError(text)
     known: dict[str, dict[str, str]] = {}
     for number, entry in enumerate(given):
         name, options = _parts(entry)
@@ -90,10 +100,26 @@ def check_and_normalize_provider_args(
     return list(known), list(known.values())
 
 
+def _misfit(given: Sequence[Any], provider_options: Any) -> str | None:
+    """What is wrong with options that are no dict for each provider, or are there beside those of a pair."""
+    if not isinstance(provider_options, Sequence) or not all(isinstance(one, Mapping) for one in provider_options):
+        return f"'provider_options' should be a sequence of dicts; got {provider_options!r}."
+    if len(provider_options) != len(given):
+        return "'providers' and 'provider_options' should be the same length if both are given."
+    if not all(isinstance(entry, str) for entry in given):
+        return _TWICE
+    return None
+
+
 def _parts(entry: Any) -> tuple[str, Mapping[Any, Any]]:
     if isinstance(entry, str):
         return entry, {}
     match entry:
         case (str() as name, Mapping() as options) if isinstance(entry, Sequence):
             return name, options
-    raise ValueError(f"providers are names, or pairs of a name and a dict of options; got {entry!r}")
+    raise _no_provider(entry)
+
+
+def _no_provider(given: Any) -> ValueError:
+    kinds = "names, or pairs of a name and a dict of options"
+    return ValueError(f"'providers' should be a sequence of {kinds}; got {given!r}")

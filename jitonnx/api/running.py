@@ -103,6 +103,7 @@ class Runs:
             model.main.declared, description.declared_outputs, description.warnings
         )
         self._names = [output.name for output in model.description.outputs]
+        self._sparse = any(output.type.startswith("sparse_tensor") for output in model.description.outputs)
         self.entry: Callable[[Any], Outputs | None] = _look_closer
         """Gives all outputs for feeds like those of the last run; None if anything about them is unusual."""
         self._resized: _Resized | None = None
@@ -190,7 +191,7 @@ class Runs:
         executor = ThreadPoolExecutor(1, "jitonnx-run")
         future = executor.submit(run)
         if callback is not None:
-            called = executor.submit(_call_back, future, callback, user_data)
+            called = executor.submit(_call_back, future, feeds, callback, user_data)
             called.add_done_callback(self._log_callback)
         executor.shutdown(wait=False)
         return future
@@ -295,7 +296,7 @@ class Runs:
             bound, program, outputs = self._served(bound, arrays, shapes)
             if program is None:
                 self._check_outputs(bound, shapes, outputs)
-                runner = None if profile or self._strict else bound.engine.runner(shapes)
+                runner = None if profile or self._strict or self._sparse else bound.engine.runner(shapes)
                 entry = None if runner is None else feeding.plain_entry(bound.declared, shapes, runner)
                 if entry is not None:
                     self._expect(entry)
@@ -317,9 +318,17 @@ class Runs:
         while True:
             try:
                 program = bound.engine.program(shapes)
-                return bound, program, [] if program is not None else bound.engine.run(arrays)
+                return bound, program, [] if program is not None else self._handed_out(bound.engine.run(arrays))
             except Exception as error:
                 bound = self._model.exchanged(bound, error)
+
+    def _handed_out(self, outputs: Outputs) -> Outputs:
+        """The outputs of an interpreter as users get them."""
+        if not self._sparse:
+            return outputs
+        with fork_safety.critical:
+            from jitonnx.api.sparse import handed_out
+        return [handed_out(output) for output in outputs]
 
     def _run_resized(self, resized: _Resized, main: BoundEngine, feeds: Any, targets: Targets) -> Outputs | None:
         """All outputs for inputs of new sizes, by native code alone; None where anything is unusual."""
@@ -477,7 +486,11 @@ def closed() -> RuntimeError:
     return RuntimeError("the session is closed")
 
 
-def _call_back(future: Future[Outputs], callback: Callable[[Outputs, Any, str], Any], user_data: Any) -> None:
+def _call_back(
+    future: Future[Outputs], feeds: Any, callback: Callable[[Outputs, Any, str], Any], user_data: Any
+) -> None:
+    """Call back with what came of the run. feeds: kept until then, as by onnxruntime, for a callback that looks at what
+    it has a weak reference to or the address of."""
     error = future.exception()
     callback([] if error else future.result(), user_data, str(error) if error else "")
 

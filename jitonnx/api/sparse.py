@@ -2,7 +2,7 @@
 
 It holds the arrays that it is given and computes nothing. No operator of ONNX reads sparse tensors, of onnxruntime's
 SparseToDenseMatMul alone. Models hand them on; what is sparse in a file (initializers, the value of a Constant) is
-filled up as it is loaded.
+filled up as it is loaded, but for outputs that are declared as sparse.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from jitonnx.api.devices import OrtDevice, cpu_alone
 from jitonnx.api.enumerations import Enumeration
 from jitonnx.errors import InvalidArgument
 from jitonnx.ir.dtypes import DType, of_numpy
+from jitonnx.ir.sparse import Coordinates
 
 
 class OrtSparseFormat(Enumeration):
@@ -35,7 +36,7 @@ _NAMES = {
 
 
 class SparseTensor:
-    """A sparse tensor of numbers. Arrays are shared, and what is given back of them cannot be written to."""
+    """A sparse tensor of numbers or strings. Arrays of numbers are shared; what is given back cannot be written to."""
 
     def __init__(self, sparse_tensor: SparseTensor) -> None:
         if not isinstance(sparse_tensor, SparseTensor):
@@ -95,9 +96,13 @@ class SparseTensor:
         device: OrtDevice,
     ) -> SparseTensor:
         cpu_alone(device)
-        if not isinstance(values, np.ndarray) or values.dtype.kind in "OUSTMmV":
+        if isinstance(values, np.ndarray) and values.dtype.kind in "OUT":
+            values = values.astype(object)
+            if other := [one for one in values.flat if not isinstance(one, str)]:
+                raise TypeError(f"the values of a sparse tensor are numbers, or all strings; one is {other[0]!r}")
+        elif not isinstance(values, np.ndarray) or values.dtype.kind in "SMmV":
             what = f"NumPy's {values.dtype}" if isinstance(values, np.ndarray) else type(values).__name__
-            raise TypeError(f"the values of a sparse tensor are an array of numbers, not {what}")
+            raise TypeError(f"the values of a sparse tensor are an array of numbers or strings, not {what}")
         made = cls.__new__(cls)
         made._format, made._indices = format, tuple(map(_read_only, indices))
         made._shape = [int(size) for size in dense_shape]
@@ -210,6 +215,13 @@ class SparseCsrView:
     def outer(self) -> np.ndarray:
         """Where rows begin in the values, and where the last one ends."""
         return self._indices[1]
+
+
+def handed_out(output: Any) -> Any:
+    """What a user gets for an output: what the model's file stores of a sparse tensor, as one."""
+    if not isinstance(output, Coordinates):
+        return output
+    return SparseTensor.sparse_coo_from_numpy(output.shape, output.values, output.indices, OrtDevice.make("cpu", 0))
 
 
 def _indices(given: Any, dtype: type) -> np.ndarray:

@@ -128,7 +128,12 @@ def get_session_initializer() -> SessionObjectInitializer:
 
 
 def get_model_compatibility_for_ep_devices(devices: Sequence[OrtEpDevice], info: str) -> OrtCompiledModelCompatibility:
-    """EP_NOT_APPLICABLE: the CPU runs no model that was compiled for another device. InvalidArgument for no devices."""
+    """EP_NOT_APPLICABLE: the CPU runs no model that was compiled for another device.
+
+    InvalidArgument for no devices, TypeError for what is no text.
+    """
+    if not isinstance(info, str):
+        raise TypeError(f"the compatibility's text is a str, not {info!r}")
     if not devices:
         raise errors.InvalidArgument("Invalid argument provided to GetModelCompatibilityForEpDevices: no device")
     return OrtCompiledModelCompatibility.EP_NOT_APPLICABLE
@@ -144,21 +149,22 @@ def get_hardware_device_ep_incompatibility_details(name: str, device: OrtHardwar
 def get_compatibility_info_from_model(path: str, name: str) -> str | None:
     """What a model's metadata tells of an execution provider that compiled it; None if nothing.
 
-    NoSuchFile, InvalidProtobuf.
+    InvalidArgument for no name, NoSuchFile, InvalidProtobuf.
     """
-    from jitonnx.model.load import parsed
-
-    return _compatibility(parsed(path)[0].metadata_props, name)
+    return _compatibility(path, name, "GetCompatibilityInfoFromModel")
 
 
 def get_compatibility_info_from_model_bytes(data: Any, name: str) -> str | None:
-    """`get_compatibility_info_from_model` of a model's bytes."""
+    """`get_compatibility_info_from_model` of a model's bytes. InvalidArgument for none."""
+    return _compatibility(bytes(memoryview(data)), name, "GetCompatibilityInfoFromModelBytes")
+
+
+def _compatibility(source: str | bytes, name: str, asked: str) -> str | None:
+    if not name or source == b"":
+        raise errors.InvalidArgument(f"Invalid argument provided to {asked}.")
     from jitonnx.model.load import parsed
 
-    return _compatibility(parsed(bytes(memoryview(data)))[0].metadata_props, name)
-
-
-def _compatibility(metadata: Any, name: str) -> str | None:
+    metadata = parsed(source)[0].metadata_props
     return next((entry.value for entry in metadata if entry.key == _COMPATIBILITY + name), None)
 
 

@@ -73,7 +73,14 @@ class OrtValue:
 
     @classmethod
     def of_output(cls, array: Any, data_type: str) -> OrtValue:
-        """An output of a run, of this type in onnxruntime's words; None: not computed yet. (Not in onnxruntime.)"""
+        """An output of a run, of this type in onnxruntime's words; None: not computed yet. (Not in onnxruntime.)
+
+        NotImplemented for sequences, maps and optionals.
+        """
+        if data_type.startswith("sparse_tensor"):
+            return cls.of(array, _OF_TEXT[data_type.removeprefix("sparse_")])
+        if data_type not in _OF_TEXT:
+            raise errors.NotImplemented(f"an OrtValue holds no {data_type}: have `run` give that output")
         dtype = _OF_TEXT[data_type]
         return cls.of(array if array is None or dtype not in _STORED_AS else array.view(_STORED_AS[dtype]), dtype)
 

@@ -37,7 +37,15 @@ from jitonnx.model.types import Dimensions, contradiction, declaration, tensor_t
 from jitonnx.ops.composite import Composite, Nodes
 from jitonnx.ops.onnx.identity import Identity
 from jitonnx.ops.registry import Registry, canonical
-from jitonnx.proto import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, ValueInfoProto
+from jitonnx.proto import (
+    AttributeProto,
+    FunctionProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    SparseTensorProto,
+    ValueInfoProto,
+)
 from jitonnx.support.records import NamedTuple
 
 _T = TypeVar("_T")
@@ -65,6 +73,8 @@ class Builder:
         if model.ir_version < FIRST_IR_WITH_OPSETS and not self._opsets.versions:
             self._opsets = Opsets({"": 1})
         self.dimensions = Dimensions()
+        self._sparse: dict[Value, SparseTensorProto] = {}
+        """What values are filled up from."""
         self._replaceable: set[Value] = set()
         """The model's initializers, in bodies as well: a feed or the session's options may say what they are."""
 
@@ -77,12 +87,27 @@ class Builder:
         graph = Graph(proto.name)
         scope = self._with_inputs(graph, proto)
         self._finish(graph, proto, scope)
+        for place, info in enumerate(proto.output):
+            stored = self._sparse.get(graph.outputs[place])
+            if stored is not None and info.type.HasField("sparse_tensor_type"):
+                graph.outputs[place] = self._sparse_output(graph, stored)
         given = {tensor.name for tensor in proto.initializer} if proto.value_info else set[str]()
         for info in proto.value_info:
             value = None if info.name in given else scope.values.get(info.name)
             if value is not None and (text := contradiction(value.type, info)):
                 raise Fail(text)
         return graph
+
+    def _sparse_output(self, graph: Graph, proto: SparseTensorProto) -> Value:
+        """What is stored of a sparse tensor, which is declared as the model's output."""
+        from jitonnx.ops.fused import SparseOutput  # few models have any
+
+        parts = (("values", proto.values), ("indices", proto.indices))
+        inputs = [
+            graph.add_constant(self._reader.array(tensor), f"{proto.values.name}_{part}") for part, tensor in parts
+        ]
+        (output,) = graph.add(SparseOutput(shape=tuple(proto.dims)), inputs, outputs=[f"{proto.values.name}_sparse"])
+        return output
 
     def _with_inputs(self, graph: Graph, proto: GraphProto) -> Scope:
         """The scope of the model's graph in front of its first node."""
@@ -209,7 +234,8 @@ class Builder:
             scope.values[tensor.name] = graph.add_constant(self._reader.array(tensor), tensor.name)
         for sparse in proto.sparse_initializer:
             name = sparse.values.name
-            scope.values[name] = graph.add_constant(self._reader.dense(sparse), name)
+            value = scope.values[name] = graph.add_constant(self._reader.dense(sparse), name)
+            self._sparse[value] = sparse
 
     def _finish(self, graph: Graph, proto: GraphProto, scope: Scope) -> None:
         self._body(graph, proto.node, scope)
@@ -267,7 +293,11 @@ class Builder:
     def _add_constant(self, graph: Graph, node: NodeProto, scope: Scope) -> None:
         """A Constant node, which becomes no node of the graph."""
         (name,) = node.output
-        scope.values[name] = graph.add_constant(_constant(self._attributes(node, scope), node), scope.name(name))
+        value = graph.add_constant(_constant(self._attributes(node, scope), node), scope.name(name))
+        scope.values[name] = value
+        self._sparse.update(
+            (value, one.sparse_tensor) for one, _ in scope.resolve(node) if one.HasField("sparse_tensor")
+        )
 
     def _gradient(self, graph: Graph, node: NodeProto, scope: Scope) -> None:
         """The nodes that compute what a Gradient gives, which names the tensors between which it differentiates."""

@@ -13,7 +13,8 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
-from jitonnx.ir.types import TensorType
+from jitonnx.ir.sparse import Coordinates
+from jitonnx.ir.types import SparseTensorType, TensorType
 from jitonnx.ops.base import lower_halves, widen
 from jitonnx.ops.onnx.quantization import bounded_quotient
 from jitonnx.ops.onnx.recurrent import GRU, LSTM, RNN
@@ -83,6 +84,25 @@ class Pointwise(Operator):
 
     def lower(self, to: Lowering, *inputs: Value) -> Value:
         return to.map(self.expression, *inputs)
+
+
+class SparseOutput(Operator):
+    """A sparse initializer or Constant as the model's output; operators read it filled up.
+
+    values: the stored elements [n]; indices: int64, [n] into the flat tensor or [n, rank]. Evaluated by the host.
+    """
+
+    domain = "jitonnx"
+
+    shape: tuple[int, ...] = ()
+
+    def infer(self, context: InferenceContext, values: Value, indices: Value) -> SparseTensorType:
+        return SparseTensorType(values.dtype, self.shape)
+
+    def evaluate(self, values: np.ndarray, indices: np.ndarray) -> tuple[Coordinates]:
+        if indices.ndim == 2:
+            indices = np.ravel_multi_index(tuple(indices.T), self.shape)
+        return (Coordinates(self.shape, values, indices),)
 
 
 class Lookup(Operator):

@@ -182,6 +182,24 @@ ALIKE = {
         ),
         "",
     ),
+    "providers that are no sequence": (
+        lambda ort: ort.capi.onnxruntime_inference_collection.check_and_normalize_provider_args(3, None, ["a"]),
+        "'providers' should be a sequence",
+    ),
+    "options of providers that are no dicts": (
+        lambda ort: ort.capi.onnxruntime_inference_collection.check_and_normalize_provider_args(["a"], ["x"], ["a"]),
+        "'provider_options'",
+    ),
+    "options of providers that are no sequence": (
+        lambda ort: ort.capi.onnxruntime_inference_collection.check_and_normalize_provider_args(["a"], 3, ["a"]),
+        "'provider_options' should be a sequence",
+    ),
+    "options of providers in both places": (
+        lambda ort: ort.capi.onnxruntime_inference_collection.check_and_normalize_provider_args(
+            [("a", {1: 2})], [{3: 4}], ["a"]
+        ),
+        "Only string values for 'providers' are supported if 'provider_options' is given.",
+    ),
     "tuning": (lambda ort: session(ort).get_tuning_results(), ""),
     "memory of inputs": (lambda ort: [info.device_id for info in session(ort).get_input_memory_infos()], ""),
     "memory of outputs": (lambda ort: [info.device_id for info in session(ort).get_output_memory_infos()], ""),
@@ -217,6 +235,17 @@ ALIKE = {
             ort.capi._pybind_state.get_compatibility_info_from_model_bytes(compiled_elsewhere(), name) for name in "XY"
         ],
         "",
+    ),
+    "compatibility of no model": (
+        lambda ort: ort.capi._pybind_state.get_compatibility_info_from_model_bytes(b"", "X"),
+        "Invalid argument provided to GetCompatibilityInfoFromModelBytes.",
+    ),
+    "compatibility with no provider": (
+        lambda ort: ort.capi._pybind_state.get_compatibility_info_from_model("model.onnx", ""),
+        "Invalid argument provided to GetCompatibilityInfoFromModel.",
+    ),
+    "compatibility without a text": (
+        lambda ort: ort.capi._pybind_state.get_model_compatibility_for_ep_devices(ort.get_ep_devices(), None), "None"
     ),
     "FP4": (
         lambda ort: ort.capi._pybind_state.pack_fp4_weights_for_cuda_moe_gemm(

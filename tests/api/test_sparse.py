@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 
 import jitonnx
 from tests.api.faces import assert_alike
 
 VALUES = np.array([1, 2, 3], np.float32)
+TEXTS = np.array(["xyz", "", "é"])
 PLACES = np.array([0, 4, 8], np.int64)
 
 
@@ -21,13 +22,13 @@ def cpu(ort: ModuleType) -> Any:
     return ort.OrtDevice.make("cpu", 0)
 
 
-def coo(ort: ModuleType, indices: np.ndarray = PLACES) -> Any:
-    return ort.SparseTensor.sparse_coo_from_numpy([3, 3], VALUES, indices, cpu(ort))
+def coo(ort: ModuleType, indices: np.ndarray = PLACES, values: np.ndarray = VALUES) -> Any:
+    return ort.SparseTensor.sparse_coo_from_numpy([3, 3], values, indices, cpu(ort))
 
 
-def csr(ort: ModuleType, outer: tuple[int, ...] = (0, 1, 2, 3)) -> Any:
+def csr(ort: ModuleType, outer: tuple[int, ...] = (0, 1, 2, 3), values: np.ndarray = VALUES) -> Any:
     columns = np.array([0, 1, 2], np.int64)
-    return ort.SparseTensor.sparse_csr_from_numpy([3, 3], VALUES, columns, np.array(outer, np.int64), cpu(ort))
+    return ort.SparseTensor.sparse_csr_from_numpy([3, 3], values, columns, np.array(outer, np.int64), cpu(ort))
 
 
 def facts(tensor: Any) -> list[Any]:
@@ -50,6 +51,8 @@ CASES = {
         lambda ort: (np.shares_memory(coo(ort).values(), VALUES), coo(ort).values().flags.writeable), ""
     ),
     "csr": (lambda ort: [*facts(csr(ort)), csr(ort).as_csrc_view().inner(), csr(ort).as_csrc_view().outer()], ""),
+    "strings": (lambda ort: [*facts(coo(ort, values=TEXTS)), coo(ort, values=TEXTS).as_coo_view().indices()], ""),
+    "strings of rows": (lambda ort: facts(csr(ort, values=TEXTS)), ""),
     "in a value": (in_value, ""),
     "too few indices": (lambda ort: coo(ort, PLACES[:2]), "must be equal to or twice the values size: 3"),
     "coo as csr": (lambda ort: coo(ort).as_csrc_view(), "This sparse tensor does not contain CSR(C) format"),
@@ -67,11 +70,23 @@ def test_sparse(name: str) -> None:
     assert_alike(*CASES[name])
 
 
+def test_strings_as_objects_are_handed_on() -> None:
+    """onnxruntime refuses to make them."""
+    texts = coo(jitonnx, values=TEXTS.astype(object))
+    (result,) = jitonnx.InferenceSession(handing_on(onnx.TensorProto.STRING)).run(None, {"x": texts})
+    assert result.data_type() == "sparse_tensor(string)" and list(result.values()) == list(TEXTS)
+    assert not texts.values().flags.writeable
+
+
 def test_what_fits_badly_is_refused() -> None:
     with pytest.raises(jitonnx.Error, match="one outer index more than rows; 3 and 3 were given"):
         csr(jitonnx, (0, 1, 2))
-    with pytest.raises(TypeError, match="array of numbers, not NumPy's object"):
-        jitonnx.SparseTensor.sparse_coo_from_numpy([3], np.array(["a"], object), np.array([0]), cpu(jitonnx))
+    for values, text in (
+        (np.array([b"a"]), r"array of numbers or strings, not NumPy's \|S1"),
+        (np.array([None], object), "numbers, or all strings; one is None"),
+    ):
+        with pytest.raises(TypeError, match=text):
+            jitonnx.SparseTensor.sparse_coo_from_numpy([3], values, np.array([0]), cpu(jitonnx))
     with pytest.raises(RuntimeError, match="the CPU's memory alone"):
         jitonnx.SparseTensor.sparse_coo_from_numpy([9], VALUES, PLACES, jitonnx.OrtDevice.make("cuda", 0))
 
@@ -112,6 +127,77 @@ def test_sparse_inputs_that_do_not_fit() -> None:
     other = jitonnx.SparseTensor.sparse_coo_from_numpy([2, 3], VALUES, PLACES[:3] // 2, cpu(jitonnx))
     with pytest.raises(jitonnx.errors.InvalidArgument, match=r"of shape \[2, 3\] was given"):
         jitonnx.InferenceSession(handing_on()).run(None, {"x": other})
+
+
+SHAPES = {
+    "flat": ([3, 3], [2, 3, 5]),
+    "coordinates": ([3, 3], [[0, 2], [1, 0], [1, 2]]),
+    "rank 3": ([2, 2, 3], [[0, 0, 2], [0, 1, 0], [0, 1, 2]]),
+    "vector": ([9], [2, 3, 5]),
+    "nothing": ([3, 3], []),
+}
+
+
+def stored(place: str, shape: list[int], indices: list[Any], dtype: type = np.float32, first: int = -1) -> bytes:
+    """A model whose output is a sparse tensor of its own, as an initializer or as an attribute of a Constant; beside
+    it, what Abs makes of that."""
+    count = len(indices)
+    values = numpy_helper.from_array(np.arange(first, first + count).astype(dtype), "c")
+    proto = helper.make_sparse_tensor(values, numpy_helper.from_array(np.array(indices, np.int64), "i"), shape)
+    nodes = [helper.make_node("Abs", ["c"], ["y"])]
+    if place != "initializer":
+        nodes.insert(0, helper.make_node("Constant", [], ["c"]))
+        nodes[0].attribute.append(helper.make_attribute(place, proto))
+    outputs = [
+        helper.make_value_info("c", helper.make_sparse_tensor_type_proto(values.data_type, shape)),
+        helper.make_tensor_value_info("y", values.data_type, shape),
+    ]
+    initializers = [proto] if place == "initializer" else []
+    graph = helper.make_graph(nodes, "g", [], outputs, sparse_initializer=initializers)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10).SerializeToString()
+
+
+@pytest.mark.parametrize("place", ["initializer", "sparse_value", "value"])
+@pytest.mark.parametrize("kind", SHAPES)
+@pytest.mark.parametrize("level", [0, 99])
+def test_stored_sparse_tensors_as_outputs(place: str, kind: str, level: int) -> None:
+    shape, indices = SHAPES[kind]
+    options = jitonnx.SessionOptions()
+    options.graph_optimization_level = jitonnx.GraphOptimizationLevel(level)
+    session = jitonnx.InferenceSession(stored(place, shape, indices), options)
+    assert [one.type for one in session.get_outputs()] == ["sparse_tensor(float)", "tensor(float)"]
+    for _ in range(3):  # runs after the first take shorter ways
+        sparse, dense = session.run(None, {})
+        assert sparse.dense_shape() == shape and sparse.values().tolist() == [-1, 0, 1][: len(indices)]
+        filled = np.zeros(shape, np.float32)
+        filled.reshape(-1)[sparse.as_coo_view().indices()] = np.abs(sparse.values())
+        np.testing.assert_array_equal(dense, filled)
+    assert session.run(["c"], {})[0].as_coo_view().indices().tolist() == [2, 3, 5][: len(indices)]
+    (value, _) = session.run_with_ort_values(None, {})
+    assert value.is_sparse_tensor() and value.as_sparse_tensor().dense_shape() == shape
+
+
+@pytest.mark.parametrize("place", ["initializer", "sparse_value", "value"])
+@pytest.mark.parametrize("dtype", [np.float32, np.int8])
+def test_stored_sparse_tensors_as_onnxruntime_gives_them(place: str, dtype: type) -> None:
+    import onnxruntime
+
+    model = stored(place, *SHAPES["flat"], dtype, first=1)  # onnxruntime leaves out zeros that are stored
+    found = []
+    for package in (onnxruntime, jitonnx):
+        sparse = package.InferenceSession(model).run_with_ort_values(["c"], {})[0].as_sparse_tensor()
+        found.append([*facts(sparse)[1:4], sparse.values().tolist(), sparse.as_coo_view().indices().tolist()])
+    assert found[0] == found[1]
+
+
+def test_a_stored_sparse_tensor_that_is_bound() -> None:
+    session = jitonnx.InferenceSession(stored("initializer", *SHAPES["flat"]))
+    binding = session.io_binding()
+    for name in "cy":
+        binding.bind_output(name)
+    session.run_with_iobinding(binding)
+    sparse, dense = binding.get_outputs()
+    assert sparse.as_sparse_tensor().values().tolist() == [-1, 0, 1] and dense.numpy().sum() == 2
 
 
 @pytest.mark.parametrize("operator", ["Relu", "Identity"])

@@ -699,6 +699,18 @@ def test_sparse_tensors_without_elements() -> None:
     assert finding.severity == "error" and not finding.refused
 
 
+def test_a_sparse_tensor_as_the_value_of_a_constant() -> None:
+    """It is `sparse_value`; onnxruntime takes the other name, too, and its tests have such a model."""
+    model = sparse()
+    node = model.graph.node.add(op_type="Constant", output=["w"])
+    node.attribute.append(helper.make_attribute("value", model.graph.sparse_initializer.pop()))
+    model.graph.node.insert(0, model.graph.node.pop())
+    finding = found(model, "sparse.constant")
+    assert finding.severity == "error" and not finding.refused
+    (y,) = jitonnx.InferenceSession(model.SerializeToString()).run(None, {"x": np.zeros_like(X)})
+    np.testing.assert_array_equal(y, [[0, 1, 0], [2, 0, 3]])
+
+
 @pytest.mark.conformance("sparse-rest")
 def test_what_no_index_names_is_0() -> None:
     (y,) = jitonnx.InferenceSession(sparse().SerializeToString()).run(None, {"x": np.zeros_like(X)})

@@ -112,7 +112,7 @@ REFUSED: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("threads", lambda: session(threads(2**70)), errors.InvalidArgument, "intra_op_num_threads is 118059.*at most"),
     ("dimension below 0", lambda: fixed(-1), errors.InvalidArgument, "dimension 'N' is fixed to -1"),
     ("dimension as text", lambda: fixed("3"), TypeError, "size of dimension 'N' as an int; got '3'"),
-    ("providers", lambda: session(providers=5), TypeError, "providers are names.*got 5"),
+    ("providers", lambda: session(providers=5), TypeError, "sequence of names.*got 5"),
     ("run options", lambda: session().run(None, {"x": X}, 5), TypeError, "run_options is a int"),
     ("path", lambda: jitonnx.InferenceSession("a\0b"), errors.NoSuchFile, "null character"),
     ("save: size below 0", lambda: session().save("a", {"x": (-2, 3)}), errors.InvalidArgument, "negative size"),

@@ -3,6 +3,7 @@
 import sys
 import threading
 import types
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
@@ -370,6 +371,24 @@ def test_run_async(session: InferenceSession) -> None:
     assert called.wait(10)
     np.testing.assert_array_equal(seen[0][0], models.relu_add_result(X))
     assert seen[1:3] == ["data", ""] and seen[3] is not threading.current_thread()
+
+
+def test_run_async_keeps_feeds_until_the_callback_ends(session: InferenceSession) -> None:
+    """As onnxruntime, whose callbacks may look at the inputs' memory."""
+    ran, ended, fed = threading.Event(), threading.Event(), X.copy()
+    seen: list[Any] = []
+
+    def callback(outputs: list[Any], user_data: Any, error: str) -> None:
+        ran.wait(10)
+        seen.append(held())
+        ended.set()
+
+    held = weakref.ref(fed)
+    session.run_async(["y"], {"x": fed}, callback).result(10)
+    del fed
+    ran.set()
+    assert ended.wait(10)
+    assert seen[0] is not None
 
 
 def test_run_async_with_an_error(session: InferenceSession) -> None:

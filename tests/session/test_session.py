@@ -469,6 +469,10 @@ def test_providers_that_are_not_here() -> None:
         InferenceSession(models.relu_add(), providers=[cpu, cpu])
     with pytest.raises(ValueError, match="same length"):
         InferenceSession(models.relu_add(), providers=[cpu], provider_options=[{}, {}])
+    with pytest.raises(ValueError, match="a sequence of dicts"):
+        InferenceSession(models.relu_add(), providers=[cpu], provider_options=["x"])
+    with pytest.warns(UserWarning, match="Only string values"):
+        InferenceSession(models.relu_add(), providers=[(cpu, {})], provider_options=[{}])
     with pytest.raises(ValueError, match="pairs of a name and a dict"):
         InferenceSession(models.relu_add(), providers=[["CPUExecutionProvider", 3]])
 

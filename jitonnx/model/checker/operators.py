@@ -65,6 +65,9 @@ def faults(walk: Walk, node: NodeProto, kinds: Mapping[str, str], body: Body) ->
         text = f"No Op registered for {operator} with domain_version of {version}; it exists since {signature.version}"
         return [("operators.version", text, "")]
     inputs, outputs = list(map(bool, node.input)), list(map(bool, node.output))
+    if (domain, operator, kinds.get("value")) == ("", "Constant", "SPARSE_TENSOR"):
+        kinds = {name: kind for name, kind in kinds.items() if name != "value"}
+        found.append(("sparse.constant", "a sparse tensor is the Constant's `value`", "call it sparse_value"))
     wrong = [("signature.attributes", text) for text in schema.attribute_faults(signature, kinds)]
     wrong += [("signature.counts", text) for text in schema.count_faults(signature, inputs, outputs)]
     return found + [(rule, f"This is an invalid model. {text}", "") for rule, text in wrong]

@@ -99,6 +99,7 @@ RULES: dict[str, Rule] = {
     "sparse.order": _of_form("the indices of a sparse tensor do not ascend, or one is there twice: the last counts"),
     "sparse.dims": Rule("a sparse tensor has no dimensions, or a negative one", Fail),
     "sparse.empty": _of_form("a sparse tensor has a dimension of size 0"),
+    "sparse.constant": _of_form("the `value` of a Constant is a sparse tensor; it is `sparse_value`, or a tensor"),
     "types.missing": _of_form("an input or output of the model has no type or no shape"),
     "types.input": Rule("an input of the model has no type or no element type", Fail),
     "types.kind": Rule("a type that ONNX does not have", Fail),
