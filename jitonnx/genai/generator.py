@@ -222,6 +222,7 @@ class Generator:
         # The last token is read again, for its logits.
         self._steps.rewind(max(new_length - 1, 0))
         self._length, self._unread = new_length, min(new_length, 1)
+        self._next = self._tokens[:, max(new_length - 1, 0)].copy()
         self._ended[:], self._logits = False, None
 
     def can_rewind(self, new_length: int) -> bool:
