@@ -192,6 +192,22 @@ def test_a_fresh_token_and_an_appended_one(model: ours.Model) -> None:
     assert steps(generator, 4) == generate(ours, model, tokens, max_length=len(tokens) + 4)[0][0]
 
 
+@pytest.mark.parametrize("share", [True, False])
+def test_runs_that_are_ended_are_made_again(model: ours.Model, share: bool) -> None:
+    generator = started(model, past_present_share_buffer=share)
+    first = steps(generator, 9)
+    generator.rewind_to(len(PROMPT))
+    steps(generator, 2)
+    generator.set_runtime_option("terminate_session", "1")
+    with pytest.raises(jitonnx.errors.Error):
+        steps(generator, 1)
+    with pytest.raises(jitonnx.errors.Error):
+        generator.append_tokens(PROMPT)
+    assert generator.token_count() == len(PROMPT) + 2
+    generator.set_runtime_option("terminate_session", "0")
+    assert steps(generator, 7) == first
+
+
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"max_length": 10000}, r"max_length \(10000\) cannot be greater than model context_length \(256\)"),
     ({"batch_size": 0}, "batch_size"),
@@ -226,8 +242,9 @@ def test_wrong_tokens(model: ours.Model) -> None:
         with pytest.raises(jitonnx.errors.InvalidArgument, match=message):
             started(model, tokens)
     params = ours.GeneratorParams(model)
-    with pytest.raises(jitonnx.errors.InvalidArgument, match="append_tokens"):
-        ours.Generator(model, params).generate_next_token()
+    for call in (ours.Generator.generate_next_token, ours.Generator.get_logits):
+        with pytest.raises(jitonnx.errors.InvalidArgument, match="append_tokens"):
+            call(ours.Generator(model, params))
     generator = started(model, max_length=len(PROMPT) + 1)
     steps(generator, 1)
     assert generator.is_done()
