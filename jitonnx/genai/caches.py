@@ -169,6 +169,8 @@ class Caches:
         """What the next run writes, by the names of the pasts, too."""
         self._memory: dict[str, list[np.ndarray]] = {}
         """Of pairs that grow: that of the past, and that of the present."""
+        self.only_grow = all(slot.grows for slot in slots)
+        """Whether rows behind those of earlier tokens are all that a run writes."""
         self._growing = [slot for slot in slots if slot.grows and not in_place]
         for slot in slots:
             self._put(slot, self._made(slot, slot.sized(batch, 0)))

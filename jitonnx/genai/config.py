@@ -73,10 +73,10 @@ class Config:
         return found
 
     def number(self, *path: str, default: int = 0) -> int:
-        """A whole number. InvalidArgument for what is none."""
+        """A whole number of 32 bits. InvalidArgument for what is none."""
         found = self.get(*path, default=default)
-        if isinstance(found, bool) or not isinstance(found, int):
-            raise InvalidArgument(f"{self.name(*path)} is {found!r}: a whole number is needed")
+        if isinstance(found, bool) or not isinstance(found, int) or abs(found) >= 1 << 31:
+            raise InvalidArgument(f"{self.name(*path)} is {found!r}: a whole number of 32 bits is needed")
         return found
 
     def text(self, *path: str, default: str = "") -> str:

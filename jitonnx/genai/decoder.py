@@ -169,12 +169,31 @@ class Steps:
             counter[...] = self.width + steps if is_total else self.width
         if self._version != self.caches.version:
             self._bind_caches()
-        self.decoder.session.run_with_iobinding(self._binding, self.run_options)
+        try:
+            self.decoder.session.run_with_iobinding(self._binding, self.run_options)
+        except InvalidArgument as error:
+            raise self._misfit(steps, error) from error
         self.caches.advance()
         self.width += steps
         self._lengths += steps if counts is None else counts
         rows = self._logits[np.arange(self.batch), last] if self._logits.shape[1] > 1 else self._logits[:, 0]
         return _float32(rows, self.decoder.types[self.decoder.logits])
+
+    def _misfit(self, steps: int, error: InvalidArgument) -> InvalidArgument:
+        """An error of a run with what may be the cause: not every model does all that there are options for."""
+        if self.width == 0 and self.caches.in_place:
+            advice = (
+                "if the model does not write keys and values into the memory of the past ones, as GroupQueryAttention "
+                "does, set past_present_share_buffer to False"
+            )
+        elif self.width and steps > 1:
+            advice = (
+                f"if the model takes no more than one token behind {self.width} others, leave chunk_size out, and "
+                "append tokens once, or after rewind_to(0)"
+            )
+        else:
+            return error
+        return InvalidArgument(f"a run of {steps} tokens behind {self.width} failed; {advice}. {error.text}")
 
     def rewind(self, tokens: int) -> None:
         """Forget what comes behind the first `tokens`, where `Caches.can_rewind` says that this can be."""

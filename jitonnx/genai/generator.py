@@ -85,8 +85,6 @@ class Generator:
         """The tokens that were chosen or appended last."""
         self._logits: np.ndarray | None = None
         """Float32 [batch, vocabulary] of what comes next; None: the last tokens are not read yet."""
-        self._unread = 0
-        """The last tokens that the model has not read: 0, or the one that was chosen last."""
         self._ended = np.zeros(options.batch_size, bool)
         self._pad = model.config.number("model", "pad_token_id")
         self._adapters: Adapters | None = None
@@ -174,7 +172,11 @@ class Generator:
         self._put(rows)
         self._next = rows[:, -1].astype(np.int32)
         self._ended[:] = False
-        self._logits = self._read(self._unread + count)
+        try:
+            self._logits = self._read()
+        except BaseException:  # Ctrl-C, too: the sequences are as they were
+            self._length = max(self._length - count, 0)
+            raise
 
     def generate_next_token(self) -> None:
         """Choose the next token of each sequence; padding for those that have ended.
@@ -200,7 +202,6 @@ class Generator:
         self._next = chosen
         if not self._ended.all():
             self._put(chosen[:, None])
-            self._unread = 1
 
     def rewind_to(self, new_length: int) -> None:
         """Forget what comes behind the first tokens.
@@ -223,7 +224,8 @@ class Generator:
             )
         # The last token is read again, for its logits.
         self._steps.rewind(max(new_length - 1, 0))
-        self._length, self._unread = new_length, min(new_length, 1)
+        self._length = new_length
+        self._next = self._tokens[:, max(new_length - 1, 0)].copy()
         self._ended[:], self._logits = False, None
 
     def can_rewind(self, new_length: int) -> bool:
@@ -317,23 +319,37 @@ class Generator:
     def _computed(self) -> np.ndarray:
         """The logits for the next tokens."""
         if self._logits is None:
-            if not self._length:
-                raise InvalidArgument("there are no logits yet: call append_tokens before")
-            self._logits = self._read(self._unread)
+            if not self._unread:
+                what = "the sequences have ended" if self._length else "there are no logits yet"
+                raise InvalidArgument(f"{what}: call append_tokens before")
+            self._logits = self._read()
         return self._logits
 
-    def _read(self, count: int) -> np.ndarray:
-        """Run the model on the last tokens, in pieces of chunk_size; the logits behind them."""
-        tokens = self._tokens[:, self._length - count : self._length]
+    @property
+    def _unread(self) -> int:
+        """How many of the last tokens the model has not read: one, if it was chosen."""
+        return self._length - self._steps.width
+
+    def _read(self) -> np.ndarray:
+        """Run the model on the tokens that it has not read, in pieces of chunk_size; the logits behind them.
+
+        Where a run fails or is ended, what it may have written is forgotten, and read again the next time.
+        """
+        before, count = self._steps.width, self._unread
+        tokens = self._tokens[:, before : self._length]
         counts = None
-        if len(tokens) > 1 and self._steps.width == 0:  # padding is behind the last token that is none
+        if len(tokens) > 1 and before == 0:  # padding is behind the last token that is none
             is_token = tokens != self._pad
             if not is_token[:, -1].all():
                 counts = np.where(is_token.any(1), count - is_token[:, ::-1].argmax(1), 0)
         piece, begin = self.options.chunk_size if len(tokens) == 1 else 0, 0
-        while piece and count - begin > piece:
-            self._steps.read(tokens[:, begin : begin + piece])
-            begin += piece
-        logits = self._steps.read(tokens[:, begin:], counts)
-        self._unread = 0
-        return logits
+        try:
+            while piece and count - begin > piece:
+                self._steps.read(tokens[:, begin : begin + piece])
+                begin += piece
+            return self._steps.read(tokens[:, begin:], counts)
+        except BaseException:
+            self._steps.rewind(before if self._steps.caches.only_grow else 0)
+            if len(tokens) > 1 and self._steps.width == 0:  # where padding was is not known any more
+                self._length = 0
+            raise

@@ -53,8 +53,8 @@ class SearchOptions:
         kind = kinds[name]
         if kind is bool and not isinstance(value, bool | np.bool_):
             raise InvalidArgument(f"search option {name} is {value!r}: True or False is needed")
-        if kind is int and int(value) != value:
-            raise InvalidArgument(f"search option {name} is {value!r}: a whole number is needed")
+        if kind is int and not (abs(float(value)) < 1 << 31 and int(value) == value):
+            raise InvalidArgument(f"search option {name} is {value!r}: a whole number of 32 bits is needed")
         setattr(self, name, kind(value))
 
     def check(self, context_length: int, vocabulary: int) -> None:

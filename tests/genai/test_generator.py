@@ -3,7 +3,7 @@
 import importlib
 import importlib.util
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +192,22 @@ def test_a_fresh_token_and_an_appended_one(model: ours.Model) -> None:
     assert steps(generator, 4) == generate(ours, model, tokens, max_length=len(tokens) + 4)[0][0]
 
 
+@pytest.mark.parametrize("share", [True, False])
+def test_runs_that_are_ended_are_made_again(model: ours.Model, share: bool) -> None:
+    generator = started(model, past_present_share_buffer=share)
+    first = steps(generator, 9)
+    generator.rewind_to(len(PROMPT))
+    steps(generator, 2)
+    generator.set_runtime_option("terminate_session", "1")
+    with pytest.raises(jitonnx.errors.Error):
+        steps(generator, 1)
+    with pytest.raises(jitonnx.errors.Error):
+        generator.append_tokens(PROMPT)
+    assert generator.token_count() == len(PROMPT) + 2
+    generator.set_runtime_option("terminate_session", "0")
+    assert steps(generator, 7) == first
+
+
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"max_length": 10000}, r"max_length \(10000\) cannot be greater than model context_length \(256\)"),
     ({"batch_size": 0}, "batch_size"),
@@ -226,8 +242,9 @@ def test_wrong_tokens(model: ours.Model) -> None:
         with pytest.raises(jitonnx.errors.InvalidArgument, match=message):
             started(model, tokens)
     params = ours.GeneratorParams(model)
-    with pytest.raises(jitonnx.errors.InvalidArgument, match="append_tokens"):
-        ours.Generator(model, params).generate_next_token()
+    for call in (ours.Generator.generate_next_token, ours.Generator.get_logits):
+        with pytest.raises(jitonnx.errors.InvalidArgument, match="append_tokens"):
+            call(ours.Generator(model, params))
     generator = started(model, max_length=len(PROMPT) + 1)
     steps(generator, 1)
     assert generator.is_done()
@@ -285,6 +302,33 @@ def test_wrong_configurations(
     (tmp_path / "model.onnx").symlink_to(model_folder / "model.onnx")
     with pytest.raises(jitonnx.errors.Error, match=message):
         ours.GeneratorParams(ours.Model(str(tmp_path)))
+
+
+def _paths(config: dict[str, Any], below: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for name, value in config.items():
+        yield (*below, name)
+        if isinstance(value, dict):
+            yield from _paths(value, (*below, name))
+
+
+def test_any_value_of_another_kind(model_folder: Path, tmp_path: Path) -> None:
+    """In each place: either it does no harm, or an error of ours says what is wrong."""
+    config = json.loads((model_folder / "genai_config.json").read_text())
+    config["search"] |= {"do_sample": True, "top_k": 5, "random_seed": 1, "chunk_size": 0}
+    (tmp_path / "model.onnx").symlink_to(model_folder / "model.onnx")
+    values: list[Any] = [None, -1, "x", [], {}, 1.5, [None], 10**30, [{}], {"x": {}}, "%d"]
+    for number, path in enumerate(_paths(config)):
+        for value in values[number % 3 :: 3]:
+            changed = json.loads(json.dumps(config))
+            _with(changed, value, *path)
+            (tmp_path / "genai_config.json").write_text(json.dumps(changed))
+            try:
+                model = ours.Model(str(tmp_path))
+                generator = ours.Generator(model, ours.GeneratorParams(model))
+                generator.append_tokens(PROMPT)
+                generator.generate_next_token()
+            except jitonnx.errors.Error:
+                pass  # anything else fails
 
 
 def test_wrong_folders(tmp_path: Path) -> None:
@@ -503,3 +547,52 @@ def test_adapters(language_model: ModelProto, tmp_path: Path) -> None:
         with pytest.raises(RuntimeError, match="eighty"):
             adapters.unload("eighty")
     assert all(found == made[0] for found in made)
+
+
+def concatenating(model: ModelProto) -> ModelProto:
+    """A decoder whose presents are its pasts with one row more for each token, and whose caches say nothing else."""
+    made = ModelProto()
+    made.CopyFrom(model)
+    graph = made.graph
+    del graph.node[:], graph.initializer[:]
+    embedding = np.random.default_rng(5).normal(size=(SHAPE.vocabulary, 2, SHAPE.depth)).astype(np.float32)
+    vocabulary = embedding.reshape(SHAPE.vocabulary, -1).T
+    graph.initializer.extend(
+        [
+            numpy_helper.from_array(embedding, "embedding"),
+            numpy_helper.from_array(vocabulary, "vocabulary"),
+            numpy_helper.from_array(np.array([2]), "rows"),
+            numpy_helper.from_array(np.array([0, 0, 2 * SHAPE.depth]), "flat"),
+        ]
+    )
+    graph.node.extend(
+        [
+            helper.make_node("Gather", ["embedding", "ids"], ["x"]),
+            helper.make_node("Transpose", ["x"], ["new"], perm=[0, 2, 1, 3]),
+            *(
+                helper.make_node("Concat", [f"past.{layer}.{kind}", "new"], [f"present.{layer}.{kind}"], axis=2)
+                for layer in range(SHAPE.layers)
+                for kind in ("key", "value")
+            ),
+            helper.make_node("ReduceMean", ["present.0.key", "rows"], ["mean"], keepdims=1),
+            helper.make_node("Transpose", ["mean"], ["turned"], perm=[0, 2, 1, 3]),
+            helper.make_node("Sub", ["turned", "x"], ["difference"]),
+            helper.make_node("Reshape", ["difference", "flat"], ["hidden"]),
+            helper.make_node("MatMul", ["hidden", "vocabulary"], ["logits"]),
+        ]
+    )
+    return made
+
+
+def test_caches_that_are_concatenated(language_model: ModelProto, tmp_path: Path) -> None:
+    """They grow beyond their first memory, and what cannot be in place says so."""
+    model = ours.Model(str(write_folder(tmp_path / "concatenating", concatenating(language_model))))
+    generator = started(model, max_length=200, past_present_share_buffer=False)
+    made = steps(generator, 150)
+    values = np.random.default_rng(5).normal(size=(SHAPE.vocabulary, 2, SHAPE.depth)).astype(np.float32)
+    keys = values[made[:-1]]
+    np.testing.assert_array_equal(generator.get_output("present.0.key")[0], keys.transpose(1, 0, 2))
+    generator.rewind_to(40)
+    assert steps(generator, 60) == made[:100]
+    with pytest.raises(jitonnx.errors.InvalidArgument, match="set past_present_share_buffer to False"):
+        started(model, past_present_share_buffer=True)

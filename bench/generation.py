@@ -1,0 +1,77 @@
+"""Tokens a second of a language model's folder: `jitonnx.genai` beside onnxruntime-genai.
+
+    python -m bench.generation FOLDER --threads 1
+
+FOLDER is one that onnxruntime-genai's model builder writes. Both read a prompt of random tokens and make some more, in
+turns. What is told is CPU time, medians of the turns, as other processes may take their part of the machine: a library
+that waits for its threads by spinning is charged for that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import statistics
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+PACKAGES = ("jitonnx.genai", "onnxruntime_genai")
+
+
+def measure(folder: str, threads: int, prompt: int, tokens: int, turns: int) -> dict[str, tuple[float, float]]:
+    """By packages: CPU seconds of reading the prompt, and of a token behind it."""
+    changes = {"model": {"decoder": {"session_options": {"intra_op_num_threads": threads}}}}
+    models: dict[str, tuple[Any, Any]] = {}
+    for name in PACKAGES:
+        genai = importlib.import_module(name)
+        config = genai.Config(folder)
+        config.overlay(json.dumps(changes))
+        models[name] = genai, genai.Model(config)
+    ids = np.random.default_rng(0).integers(0, models[PACKAGES[0]][1].decoder.vocabulary, prompt).astype(np.int32)
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in PACKAGES}
+    for _ in range(turns + 1):
+        for name, (genai, model) in models.items():
+            times[name].append(_turn(genai, model, ids, tokens))
+    return {
+        name: (statistics.median(read for read, _ in made[1:]), statistics.median(one for _, one in made[1:]))
+        for name, made in times.items()
+    }
+
+
+def _turn(genai: Any, model: Any, ids: np.ndarray, tokens: int) -> tuple[float, float]:
+    """CPU seconds of the prompt, and of a token."""
+    params = genai.GeneratorParams(model)
+    params.set_search_options(max_length=len(ids) + tokens + 2, min_length=len(ids) + tokens + 2)
+    generator = genai.Generator(model, params)
+    times = [time.process_time()]
+    generator.append_tokens(ids)
+    times.append(time.process_time())
+    generator.generate_next_token()
+    generator.generate_next_token()
+    begin = time.process_time()
+    for _ in range(tokens):
+        generator.generate_next_token()
+    return times[1] - times[0], (time.process_time() - begin) / tokens
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description="Tokens a second of a language model's folder.")
+    parser.add_argument("folder")
+    parser.add_argument("--threads", type=int, default=1, help="default: 1")
+    parser.add_argument("--prompt", type=int, default=512, help="tokens (default: 512)")
+    parser.add_argument("--tokens", type=int, default=24, help="that are made (default: 24)")
+    parser.add_argument("--turns", type=int, default=4, help="default: 4, behind one that is not counted")
+    options = parser.parse_args(arguments)
+    made = measure(options.folder, options.threads, options.prompt, options.tokens, options.turns)
+    for name, (read, one) in made.items():
+        print(f"{name:18} prompt {options.prompt / read:8.1f} tokens/s   behind it {1 / one:8.1f} tokens/s of CPU time")
+    (ours, other) = (made[name] for name in PACKAGES)
+    print(f"times as fast      prompt {other[0] / ours[0]:8.2f}            behind it {other[1] / ours[1]:8.2f}")
+
+
+if __name__ == "__main__":
+    main()
