@@ -463,6 +463,24 @@ def test_a_failure_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert not any(tmp_path.iterdir())
 
 
+def test_numbers_without_axes(package: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """NumPy makes numbers of arrays without axes, which Numba's kernels cannot index."""
+    monkeypatch.setattr(numba.config, "DISABLE_JIT", 0)
+    nodes = [
+        node("MatMul", ["x", "x"], ["product"]),
+        node("Gather", ["x", "place"], ["gathered"]),
+        node("GatherND", ["x", "places"], ["found"]),
+        node("ReduceMean", ["x"], ["mean"], keepdims=0),
+        node("DynamicQuantizeLinear", ["mean"], ["q", "q_scale", "q_zero"]),
+        node("DequantizeLinear", ["q", "q_scale", "q_zero"], ["quantised"]),
+        node("Sum", ["product", "gathered", "found", "mean", "quantised"], ["sum"]),
+        node("Exp", ["sum"], ["y"]),
+    ]
+    data = model(nodes, [tensor("x", (5,))], [tensor("y", ())], {"place": np.int64(3), "places": np.array([1])})
+    x = normal(5)
+    agree(package(data, level=0).run(x), jitonnx.InferenceSession(data).run(None, {"x": x}))
+
+
 def test_no_elements(package: Callable[..., Any]) -> None:
     """No images, and images without pixels."""
     nodes = [

@@ -272,9 +272,11 @@ class _PackageWriter:
         if isinstance(statement.computation, c.Check):
             self._lines.append(text)
             return
+        first = statement.outputs[0]
+        if len(statement.outputs) == 1 and not first.shape and not isinstance(statement.computation, c.View):
+            text = f"np.asarray({text})"  # for NumPy makes a number of an array with one element and no axes
         names = [self._names.of(value.name) for value in statement.outputs]
         self._of_value.update(zip(statement.outputs, names, strict=True))
-        first = statement.outputs[0]
         shape = "" if isinstance(statement.computation, c.View) else f"  # {self._type(first, first.shape)}"
         self._lines.append(f"{', '.join(names)} = {text}{shape}")
 

@@ -110,7 +110,7 @@ def gather_nd(data: np.ndarray, indices: np.ndarray, *, batch_dims: int) -> np.n
     rows = indices.reshape(*indices.shape[:batch_dims], math.prod(indices.shape[batch_dims:-1]), depth)
     shared = np.indices(rows.shape[:-1], sparse=True)[:batch_dims]
     found = data[(*shared, *np.moveaxis(rows, -1, 0))]
-    return found.reshape(*indices.shape[:-1], *data.shape[batch_dims + depth :])
+    return found.reshape((*indices.shape[:-1], *data.shape[batch_dims + depth :]))
 
 
 def _write(data: np.ndarray, places: tuple[Any, ...], updates: np.ndarray, reduction: str) -> np.ndarray:
@@ -324,7 +324,7 @@ def dynamic_quantize(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]
     scale = np.float32(1) if high == low else (high - low) / np.float32(255)
     zero = np.rint(np.clip(-low / scale, 0, 255))
     y = np.clip(np.rint(x / scale) + zero, 0, 255)
-    return y.astype(np.uint8), np.asarray(scale, np.float32), np.asarray(zero, np.uint8)
+    return np.asarray(y, np.uint8), np.asarray(scale, np.float32), np.asarray(zero, np.uint8)
 
 
 def lookup(x: np.ndarray, table: np.ndarray) -> np.ndarray:
