@@ -132,7 +132,7 @@ class AdapterFormat:
         return self._versions.model
 
     def set_parameters(self, params: Mapping[str, OrtValue]) -> None:
-        """Set all parameters. TypeError for what are no OrtValues; `export_adapter` refuses types that no file holds."""
+        """Set all parameters. TypeError for what are no OrtValues; `export_adapter` refuses types."""
         for name, value in params.items():
             if not isinstance(name, str) or not isinstance(value, OrtValue):
                 raise TypeError(f"parameters are OrtValues by name, and {name!r} is a {type(value).__name__}")

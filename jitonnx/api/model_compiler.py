@@ -80,11 +80,12 @@ class ModelCompiler:
         """
         if output_model_path is not None and not isinstance(output_model_path, str | os.PathLike):
             raise TypeError(f"Output model's filepath is of unexpected type '{type(output_model_path)}'")
-        if not output_model_path and isinstance(self._source, bytes):
+        if output_model_path:
+            target = Path(os.fsdecode(output_model_path))
+        elif isinstance(self._source, bytes):
             raise InvalidArgument("the model is given as bytes: say where to write the compiled one")
-        source = Path("" if isinstance(self._source, bytes) else self._source)
-        default = source.with_name(f"{source.stem}_ctx.onnx")
-        target = Path(os.fsdecode(output_model_path)) if output_model_path else default
+        else:
+            target = Path(self._source).with_name(f"{Path(self._source).stem}_ctx.onnx")
         if self._flags & OrtCompileApiFlags.ERROR_IF_OUTPUT_FILE_EXISTS and target.exists():
             raise Fail(f"Model exists already: {os.fspath(target)!r}")
         self._write(target)

@@ -74,6 +74,8 @@ def test_bytes_and_streams(source: Path) -> None:
     assert b"".join(found) == compiler.compile_to_bytes()
     (y,) = jitonnx.InferenceSession(found[0]).run(None, {"x": X})
     np.testing.assert_array_equal(y, RESULT)
+    compiler.compile_to_file(source.with_name("written.onnx"))
+    check(source.with_name("written.onnx"))
     with pytest.raises(errors.InvalidArgument, match="say where to write"):
         compiler.compile_to_file()
 
