@@ -58,6 +58,9 @@ if TYPE_CHECKING:
         set_global_thread_pool_sizes,
         set_seed,
     )
+    from jitonnx.api.model_compiler import (
+        ModelCompiler,
+    )
     from jitonnx.api.options import (
         RunOptions,
         SessionOptions,
@@ -74,7 +77,6 @@ if TYPE_CHECKING:
         TrainingSession,
     )
     from jitonnx.api.unsupported import (
-        ModelCompiler,
         OrtCompileApiFlags,
         OrtEpContextData,
         OrtEpContextDataBuffer,
@@ -158,7 +160,7 @@ _PLACES = {
     "get_ep_devices": "api.devices",
     "AdapterFormat": "api.adapters",
     "LoraAdapter": "api.adapters",
-    "ModelCompiler": "api.unsupported",
+    "ModelCompiler": "api.model_compiler",
     "OrtCompileApiFlags": "api.unsupported",
     "OrtEpAssignedNode": "api.devices",
     "OrtEpAssignedSubgraph": "api.devices",

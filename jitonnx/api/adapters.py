@@ -101,6 +101,7 @@ class AdapterFormat:
             writer.set_integer(adapter, field, version)
         places = writer.set_tables(adapter, 3, len(self._parameters))
         for place, (name, value) in zip(places, self._parameters.items(), strict=True):
+            _check_type(name, value.element_type())
             table = writer.table(4)
             writer.point(place, table)
             writer.set_text(table, 0, name)
@@ -131,11 +132,10 @@ class AdapterFormat:
         return self._versions.model
 
     def set_parameters(self, params: Mapping[str, OrtValue]) -> None:
-        """Set all parameters. TypeError for what are no OrtValues, InvalidArgument for types that no file holds."""
+        """Set all parameters. TypeError for what are no OrtValues; `export_adapter` refuses types."""
         for name, value in params.items():
             if not isinstance(name, str) or not isinstance(value, OrtValue):
                 raise TypeError(f"parameters are OrtValues by name, and {name!r} is a {type(value).__name__}")
-            _check_type(name, value.element_type())
         self._parameters = dict(params)
 
     def get_parameters(self) -> dict[str, OrtValue]:
@@ -154,7 +154,7 @@ def _check_type(name: str, number: int) -> DType:
     """The element type of this number. InvalidArgument for one that adapters do not have."""
     if number not in _TYPES:
         known = ", ".join(sorted(dtype.text for dtype in _TYPES))
-        what = DType(number).text if number in list(DType) else f"the number {number}"
+        what = DType(number).name if number in list(DType) else f"the number {number}"
         raise InvalidArgument(f"Lora Param '{name}': data_type '{number}' is {what}; allowed are {known}")
     return DType(number)
 

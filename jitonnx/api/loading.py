@@ -432,29 +432,10 @@ class OpenedModel:
             raise ModelLoadCanceled("loading was called off by SessionOptions.set_load_cancellation_flag")
 
     def _loaded(self, source: Any) -> Model:
-        from jitonnx.model import load
-        from jitonnx.model.variants import with_dimensions, with_initializers
-
         self._check_options()
-        options = self._options
-        if options.entry(MODEL_FORMAT) not in (None, "", "ONNX", "ORT"):
-            raise Fail(
-                f"models of the format {options.entry(MODEL_FORMAT)!r} cannot be read; give an ONNX file, one of "
-                f"onnxruntime's own format as 'ORT', or an artifact as {ARTIFACT_FORMAT!r}"
-            )
-        model = load(
-            source,
-            external_data_folder=options.entry(EXTERNAL_DATA_FOLDER) or None,
-            registry=options.registry(),
-            strict=options.entry(STRICT) == "1",
-            verify=switch(options, VERIFY, default=False),
-            overrides=options.overrides(),
-            format=options.entry(MODEL_FORMAT) or None,
-        )
+        model = read_model(source, self._options)
         self.files.update(model.files)
-        with explained():
-            model = with_initializers(model, options.replaced_initializers())
-            return with_dimensions(model, options.fixed_dimensions())
+        return model
 
     def _write_optimized(self, model: Model) -> None:
         """Write the rewritten model, if the options name a file for it."""
@@ -544,6 +525,30 @@ class OpenedModel:
         import logging
 
         return self.logger.isEnabledFor(logging.WARNING)
+
+
+def read_model(source: Any, options: SessionOptions) -> Model:
+    """The model of a path or bytes, as the options have it. Errors are those of a session."""
+    from jitonnx.model import load
+    from jitonnx.model.variants import with_dimensions, with_initializers
+
+    if options.entry(MODEL_FORMAT) not in (None, "", "ONNX", "ORT"):
+        raise Fail(
+            f"models of the format {options.entry(MODEL_FORMAT)!r} cannot be read; give an ONNX file, one of "
+            f"onnxruntime's own format as 'ORT', or an artifact as {ARTIFACT_FORMAT!r}"
+        )
+    model = load(
+        source,
+        external_data_folder=options.entry(EXTERNAL_DATA_FOLDER) or None,
+        registry=options.registry(),
+        strict=options.entry(STRICT) == "1",
+        verify=switch(options, VERIFY, default=False),
+        overrides=options.overrides(),
+        format=options.entry(MODEL_FORMAT) or None,
+    )
+    with explained():
+        model = with_initializers(model, options.replaced_initializers())
+        return with_dimensions(model, options.fixed_dimensions())
 
 
 def _described(model: Model) -> ModelDescription:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from jitonnx import errors
@@ -27,32 +27,6 @@ class _Refused:
 
     def _refuse(self) -> NoReturn:
         raise errors.NotImplemented(f"{type(self).__name__}: {self.why}")
-
-
-class ModelCompiler(_Refused):
-    """onnxruntime's compiler of models for execution providers."""
-
-    why = "models are not compiled for execution providers; `jitonnx compile` and InferenceSession.save compile them"
-
-    def compile_to_file(self, output_model_path: str | None = None) -> NoReturn:
-        """There is no compiler that could be asked."""
-        self._refuse()
-
-    def compile_to_bytes(self) -> NoReturn:
-        """There is no compiler that could be asked."""
-        self._refuse()
-
-    def compile_to_stream(self, write_function: Callable[[bytes], None]) -> NoReturn:
-        """There is no compiler that could be asked."""
-        self._refuse()
-
-    def set_ep_context_data_write_func(self, write_function: Callable[..., Any]) -> NoReturn:
-        """There is no compiler that could be asked."""
-        self._refuse()
-
-    def clear_ep_context_data_write_func(self) -> NoReturn:
-        """There is no compiler that could be asked."""
-        self._refuse()
 
 
 class OrtSyncStream(_Refused):

@@ -17,7 +17,7 @@ from jitonnx.ir.extract import extract
 from jitonnx.model.load import load
 from jitonnx.model.types import Model
 from jitonnx.model.variants import constants_by_name, with_inputs
-from jitonnx.model.write import ExternalFile, write_model
+from jitonnx.model.write import ExternalFile, Placement, write_model
 from jitonnx.ops.registry import Registry, registry
 from jitonnx.passes.pipeline import kernel_rewrites, optimize
 from jitonnx.passes.report import Report
@@ -36,7 +36,7 @@ def write_optimized(
     *,
     level: int,
     disabled: Collection[str] = (),
-    external: ExternalFile | None = None,
+    external: ExternalFile | Placement | None = None,
 ) -> Report:
     """Write a model as rewrites of a level leave it; what was done is returned.
 

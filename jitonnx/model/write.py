@@ -10,7 +10,7 @@ Large initializers can go to a file of their own, straight from where they lie: 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
@@ -63,12 +63,16 @@ class ExternalFile(NamedTuple):
     """Bytes of an initializer that goes there, at least."""
 
 
+Placement = Callable[[str, np.ndarray], tuple[str, int, int] | None]
+"""Where a named tensor's elements have been put: a location, an offset and bytes; None: they go into the model."""
+
+
 def write_model(
     model: Model,
     path: str | os.PathLike[str],
     registry: Registry,
     defaults: Mapping[str, np.ndarray] | None = None,
-    external: ExternalFile | None = None,
+    external: ExternalFile | Placement | None = None,
 ) -> None:
     """Write a model to a file, which appears as a whole or not at all.
 
@@ -83,8 +87,9 @@ def write_model(
         raise InvalidArgument(f"SystemError : 2: {os.fspath(path)!r} cannot be written: there is no such folder")
     if target.is_dir():
         raise InvalidArgument(f"SystemError : 21: {os.fspath(path)!r} cannot be written: it is a folder")
-    if external is None:
-        data = _Writer(model, registry, _Inline()).model(defaults or {})
+    if not isinstance(external, ExternalFile):
+        tensors = _Inline() if external is None else _Elsewhere(external)
+        data = _Writer(model, registry, tensors).model(defaults or {})
         with replacing(target) as file:
             file.write(data)
         return
@@ -134,11 +139,30 @@ class _Beside(_Inline):
         self._file.write(bytes(start - self._end))
         self._file.write(data.data)
         self._end = start + len(data)
-        tensor.data_location = TensorProto.EXTERNAL
-        entries = {"location": self._external.name.replace(os.sep, "/"), "offset": str(start), "length": str(len(data))}
-        for key, value in entries.items():
-            tensor.external_data.add(key=key, value=value)
+        _refer(tensor, self._external.name.replace(os.sep, "/"), start, len(data))
         return None
+
+
+class _Elsewhere(_Inline):
+    """Tensors where somebody else puts them."""
+
+    def __init__(self, placement: Placement) -> None:
+        super().__init__()
+        self._placement = placement
+
+    def put(self, array: np.ndarray, tensor: TensorProto) -> None:
+        place = self._placement(tensor.name, array) if tensor.name and array.size else None
+        if place is None:
+            return super().put(array, tensor)
+        _refer(tensor, *place)
+        return None
+
+
+def _refer(tensor: TensorProto, location: str, offset: int, length: int) -> None:
+    """Say in which file a tensor's elements are."""
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in (("location", location), ("offset", str(offset)), ("length", str(length))):
+        tensor.external_data.add(key=key, value=value)
 
 
 def packed_elements(array: np.ndarray) -> np.ndarray:

@@ -108,10 +108,13 @@ def test_bfloat16(tmp_path: Path) -> None:
 def test_what_a_file_cannot_hold(tmp_path: Path) -> None:
     written = jitonnx.AdapterFormat()
     for array in (np.array([True]), np.array(["text"], object)):
-        with pytest.raises(InvalidArgument, match="Lora Param 'p': data_type"):
-            written.set_parameters({"p": jitonnx.OrtValue.ortvalue_from_numpy(array)})
+        written.set_parameters({"p": jitonnx.OrtValue.ortvalue_from_numpy(array)})
+        with pytest.raises(InvalidArgument, match=r"Lora Param 'p': data_type '[89]' is (BOOL|STRING); allowed are bf"):
+            written.export_adapter(str(tmp_path / "a.onnx_adapter"))
+        assert not list(tmp_path.iterdir())
     with pytest.raises(TypeError, match="'p' is a ndarray"):
         written.set_parameters({"p": A})  # type: ignore[dict-item]
+    written.set_parameters({})
     with pytest.raises(Fail, match="Failed to open file"):
         written.export_adapter(tmp_path / "none" / "a")
 

@@ -277,7 +277,7 @@ def test_errors_are_ours_wherever_they_are_imported_from() -> None:
             assert getattr(_pybind_state, name) is getattr(onnxruntime_pybind11_state, name) is getattr(errors, name)
 
 
-REFUSED = ["ModelCompiler", "OrtSyncStream", "OrtEpContextData"]
+REFUSED = ["OrtSyncStream", "OrtEpContextData"]
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -56,6 +56,7 @@ from jitonnx.api.environment import (
 )
 from jitonnx.api.environment import interface_version as get_version_string
 from jitonnx.api.inner_session import InnerSession as InferenceSession
+from jitonnx.api.model_compiler import ModelCompiler
 from jitonnx.api.operator_schemas import (
     KernelDef,
     OpSchema,
@@ -66,7 +67,6 @@ from jitonnx.api.operator_schemas import (
 from jitonnx.api.options import RunOptions, SessionOptions
 from jitonnx.api.sparse import OrtSparseFormat, SparseBlockSparseView, SparseCooView, SparseCsrView, SparseTensor
 from jitonnx.api.unsupported import (
-    ModelCompiler,
     OrtCompileApiFlags,
     OrtCompiledModelCompatibility,
     OrtDeviceEpIncompatibilityReason,
