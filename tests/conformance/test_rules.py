@@ -511,13 +511,13 @@ def test_an_empty_list() -> None:
         ("value_floats", [1.5, 2.5]),
         ("value_ints", [3, 4]),
         ("value_strings", ["a", "ü"]),
-        ("value", numpy_helper.from_array(np.float32([1, 2]))),
+        ("value", numpy_helper.from_array(np.array([1, 2], np.float32))),
     ],
 )
 def test_kinds_of_attributes(attribute: str, value: Any) -> None:
     model = model_of([node("Constant", [], ["y"], **{attribute: value})], [], [onnx.ValueInfoProto(name="y")])
     (y,) = jitonnx.InferenceSession(model.SerializeToString()).run(None, {})
-    assert np.asarray(y).tolist() == (np.float32([1, 2]).tolist() if attribute == "value" else value)
+    assert np.asarray(y).tolist() == (np.array([1, 2], np.float32).tolist() if attribute == "value" else value)
 
 
 # ---------------------------------------------------------------------------------------------- tensors
@@ -528,7 +528,7 @@ def with_tensor(**fields: Any) -> ModelProto:
     return model_of([node("Identity", ["w"], ["y"])], [], [tensor_input("y", (2,))], [tensor])
 
 
-RAW = np.float32([1, 2]).tobytes()
+RAW = np.array([1, 2], np.float32).tobytes()
 
 
 @pytest.mark.conformance("tensor-type", "tensor-one-field", "tensor-typed-field", "tensor-count", "tensor-sizes")
@@ -665,12 +665,12 @@ def sparse_with(**fields: Any) -> ModelProto:
 @pytest.mark.parametrize(
     ("fields", "rule"),
     [
-        ({"values": np.float32([[1, 2, 3]])}, "sparse.values"),
-        ({"values": np.float32([1, 2])}, "sparse.indices"),
-        ({"indices": np.int32([1, 3, 5])}, "sparse.indices"),
-        ({"indices": np.int64([[[0, 1]], [[1, 0]], [[1, 2]]])}, "sparse.indices"),
-        ({"indices": np.int64([1, 3, 6])}, "sparse.indices"),
-        ({"indices": np.int64([-1, 3, 5])}, "sparse.indices"),
+        ({"values": np.array([[1, 2, 3]], np.float32)}, "sparse.values"),
+        ({"values": np.array([1, 2], np.float32)}, "sparse.indices"),
+        ({"indices": np.array([1, 3, 5], np.int32)}, "sparse.indices"),
+        ({"indices": np.array([[[0, 1]], [[1, 0]], [[1, 2]]], np.int64)}, "sparse.indices"),
+        ({"indices": np.array([1, 3, 6], np.int64)}, "sparse.indices"),
+        ({"indices": np.array([-1, 3, 5], np.int64)}, "sparse.indices"),
         ({"dims": []}, "sparse.dims"),
         ({"dims": [2, -3]}, "sparse.dims"),
     ],

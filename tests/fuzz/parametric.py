@@ -215,7 +215,7 @@ def resize(g: _Draw) -> Model:
     x = g.arrays(lambda: g.normal(1, channels, *(g.choose(sizes) for _ in range(axes)), scale=10))
     if g.chance(0.6):
         scales = [1.0, 1.0, *(g.choose((0.5, 2.0, 1.5, 0.7, 3.0, 1.0, 0.25)) for _ in range(axes))]
-        (y,) = g.node("Resize", x, None, g.constant(np.float32(scales)), **attributes)
+        (y,) = g.node("Resize", x, None, g.constant(np.array(scales, np.float32)), **attributes)
     else:
         wanted = g.integers(1, channels, *(g.number(1, 19) for _ in range(axes)))
         (y,) = g.node("Resize", x, None, None, wanted, **attributes)

@@ -786,7 +786,7 @@ def resize(g: Growing) -> None:
         attributes |= {"cubic_coeff_a": g.choose((-0.75, -0.5)), "exclude_outside": int(g.chance(0.3))}
     if g.chance(0.6):
         scales = [1.0] * (x.rank - 2) + [g.choose((2, 0.5, 1.5, 0.75, 3, 1)) for _ in range(2)]
-        g.add("Resize", x, None, g.constant(np.float32(scales)), exact=mode == "nearest", **attributes)
+        g.add("Resize", x, None, g.constant(np.array(scales, np.float32)), exact=mode == "nearest", **attributes)
     else:
         demand(x.settled(*range(x.rank - 2)))
         sizes = g.integers(*x.shapes[0][:-2], g.number(1, 11), g.number(1, 11))

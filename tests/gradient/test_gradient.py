@@ -101,14 +101,14 @@ CASES: list[Case] = [
     case("Slice", normal(7, 6), ints(-1, 1), ints(-99, 5), ints(0, 1), ints(-2, 3)),
     case("Pad", X, ints(1, 0, -1, 0, 2, 1)),
     case("Gather", normal(4, 3), ints(0, -1, 0), axis=0),
-    case("Gather", normal(2, 4, 3), np.int64([[1, 2], [1, 0]]), axis=1),
+    case("Gather", normal(2, 4, 3), np.array([[1, 2], [1, 0]], np.int64), axis=1),
     case("Gather", normal(2, 4), np.int64(1), axis=1),
-    case("GatherElements", normal(3, 4), np.int64([[0, 2, 2], [1, -1, 0]]), axis=1),
-    case("GatherND", normal(3, 4), np.int64([[0], [2], [0]])),
-    case("ScatterElements", normal(3, 4), np.int64([[0, 2], [1, 3]]), normal(2, 2), axis=1),
-    case("ScatterElements", normal(3, 4), np.int64([[0, 0], [1, 3]]), normal(2, 2), axis=1, reduction="add"),
-    case("ScatterND", normal(3, 4), np.int64([[0], [2]]), normal(2, 4)),
-    case("ScatterND", normal(3, 4), np.int64([[0], [0]]), normal(2, 4), reduction="add"),
+    case("GatherElements", normal(3, 4), np.array([[0, 2, 2], [1, -1, 0]], np.int64), axis=1),
+    case("GatherND", normal(3, 4), np.array([[0], [2], [0]], np.int64)),
+    case("ScatterElements", normal(3, 4), np.array([[0, 2], [1, 3]], np.int64), normal(2, 2), axis=1),
+    case("ScatterElements", normal(3, 4), np.array([[0, 0], [1, 3]], np.int64), normal(2, 2), axis=1, reduction="add"),
+    case("ScatterND", normal(3, 4), np.array([[0], [2]], np.int64), normal(2, 4)),
+    case("ScatterND", normal(3, 4), np.array([[0], [0]], np.int64), normal(2, 4), reduction="add"),
     case("Trilu", normal(4, 4), upper=0),
     case("CumSum", X, np.int64(1), reverse=1),
     case("DepthToSpace", normal(1, 8, 2, 3), blocksize=2),
@@ -143,7 +143,9 @@ CASES: list[Case] = [
     case("GroupNormalization", IMAGE, normal(4), normal(4), num_groups=2),
     *(case("LpNormalization", positive(2, 3), p=p, axis=1) for p in (1, 2)),
     *(
-        case(name, normal(3, 5, 2), np.int64([[0, 4], [2, 2], [1, 3]]), *weight, reduction=kind, ignore_index=2)
+        case(
+            name, normal(3, 5, 2), np.array([[0, 4], [2, 2], [1, 3]], np.int64), *weight, reduction=kind, ignore_index=2
+        )
         for name in ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")
         for kind, weight in (("mean", (positive(5),)), ("sum", ()), ("none", ()))
     ),
@@ -227,7 +229,7 @@ def differences(loss: Any, feeds: Mapping[str, np.ndarray], name: str, step: flo
     return found
 
 
-A, B = np.float32([1, 2, 3]), np.float32([4, 5, 6])
+A, B = np.array([1, 2, 3], np.float32), np.array([4, 5, 6], np.float32)
 INPUTS = [tensor("a", A), tensor("b", B)]
 FEEDS = {"a": A, "b": B}
 PRODUCT = helper.make_node("Mul", ["a", "b"], ["c"])

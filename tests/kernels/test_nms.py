@@ -46,7 +46,7 @@ def suppressed(
     sizes = spec.given([batches, classes, count, most])
     chosen, counts = np.full((batches * classes, most), -1, np.int64), np.full(batches * classes, -1, np.int64)
     error = np.zeros(1, np.int64)
-    given = [np.array([limit]), np.float32([overlap]), np.float32([0 if least is None else least])]
+    given = [np.array([limit]), np.array([overlap], np.float32), np.array([0 if least is None else least], np.float32)]
     buffers = [guarded(boxes), guarded(scores), *given, chosen, counts, error]
     compiled(spec, target)(buffers, sizes, spec.tasks(sizes), spec.scratch_bytes(sizes), pieces)
     assert error[0] == (not 0 <= overlap <= 1)
@@ -74,8 +74,8 @@ def check(boxes: np.ndarray, scores: np.ndarray, limit: int, overlap: float, lea
         "boxes": boxes,
         "scores": scores,
         "limit": np.array([limit]),
-        "overlap": np.float32([overlap]),
-        **({} if least is None else {"least": np.float32([least])}),
+        "overlap": np.array([overlap], np.float32),
+        **({} if least is None else {"least": np.array([least], np.float32)}),
     }
     expected = NonMaxSuppression(center_point_box=centers).evaluate(*feeds.values())
     if find_spec("onnxruntime"):
@@ -109,14 +109,16 @@ def test_against_onnxruntime(thresholded: bool, centers: int) -> None:
 
 def test_of_equal_scores_the_first() -> None:
     boxes = boxes_of(np.random.default_rng(3), 1, 50, 0)
-    scores = np.repeat(np.float32([[[0.0, -0.0, 1.0, -1.0, np.inf]]]), 10, 2)
+    scores = np.repeat(np.array([[[0.0, -0.0, 1.0, -1.0, np.inf]]], np.float32), 10, 2)
     for least in (None, -0.5, -np.inf):
         check(boxes, scores, 50, 0.4, least, 0)
 
 
 def test_boxes_without_area_suppress_nothing() -> None:
-    boxes = np.float32([[[0, 0, 1, 1], [0, 0, 0, 1], [0, 0, 1, 1], [0.2, 0.2, 0.2, 0.2], [2, 2, 1, 1], [1, 1, 2, 2]]])
-    check(boxes, np.float32([[[0.5, 0.6, 0.4, 0.9, 0.3, 0.2]]]), 6, 0.5, None, 0)
+    boxes = np.array(
+        [[[0, 0, 1, 1], [0, 0, 0, 1], [0, 0, 1, 1], [0.2, 0.2, 0.2, 0.2], [2, 2, 1, 1], [1, 1, 2, 2]]], np.float32
+    )
+    check(boxes, np.array([[[0.5, 0.6, 0.4, 0.9, 0.3, 0.2]]], np.float32), 6, 0.5, None, 0)
 
 
 def test_limits_that_leave_nothing() -> None:
@@ -126,7 +128,7 @@ def test_limits_that_leave_nothing() -> None:
 
 
 def test_nan_is_below_all_scores() -> None:
-    boxes = np.float32([[[2 * n, 0, 2 * n + 1, 1] for n in range(6)]])
-    scores = np.float32([[[np.nan, -np.inf, 1, np.nan, 2, -3]]])
+    boxes = np.array([[[2 * n, 0, 2 * n + 1, 1] for n in range(6)]], np.float32)
+    scores = np.array([[[np.nan, -np.inf, 1, np.nan, 2, -3]]], np.float32)
     assert suppressed(boxes, scores, 6, 0.5, None, 0)[:, 2].tolist() == [4, 2, 5, 1, 0, 3]
     assert suppressed(boxes, scores, 6, 0.5, -np.inf, 0)[:, 2].tolist() == [4, 2, 5]

@@ -76,7 +76,7 @@ def test_layouts_sizes_and_samples(mode: str, pixels: bool, lanes: int) -> None:
 
 @pytest.mark.parametrize("pixels", [True, False])
 def test_images_that_are_not_there(pixels: bool) -> None:
-    x, rois = np.ones((2, 3, 4, 4), np.float32), np.float32([[0, 0, 4, 4]] * 3)
+    x, rois = np.ones((2, 3, 4, 4), np.float32), np.array([[0, 0, 4, 4]] * 3, np.float32)
     result, error = run(RoiAlignSpec("avg", True, 1, pixels), x, rois, np.array([-1, 1, 2]), (2, 2), host().lanes(4))
     assert error == 1
     assert (result[[0, 2]] == 99).all() and (result[1] == 1).all()

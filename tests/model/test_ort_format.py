@@ -63,8 +63,8 @@ SEQUENCES = (
     model(
         """producer_name: "me"> g (float[6,2] x) => (seq(float[k,2]) y, float[m] z) {
             y = SplitToSequence<axis=0>(x, parts) s = ReduceSum<keepdims=0>(x, one) z = LeakyRelu<alpha=0.25>(s) }""",
-        parts=np.int64([2, 4]),
-        one=np.int64([1]),
+        parts=np.array([2, 4], np.int64),
+        one=np.array([1], np.int64),
     ),
     {"x": RNG.standard_normal((6, 2)).astype(np.float32)},
 )

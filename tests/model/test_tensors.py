@@ -95,7 +95,7 @@ def test_faults(tensor: TensorProto, kind: type[errors.Error], text: str) -> Non
 
 
 def sparse(indices: np.ndarray, dims: tuple[int, ...] = (3, 4)) -> onnx.SparseTensorProto:
-    values = numpy_helper.from_array(np.float32([1, 2, 3]), "w")
+    values = numpy_helper.from_array(np.array([1, 2, 3], np.float32), "w")
     return helper.make_sparse_tensor(values, numpy_helper.from_array(indices, "i"), dims)
 
 
@@ -113,14 +113,14 @@ def test_sparse_initializer_out_of_range() -> None:
 
 
 CONSTANTS = [
-    ({"value": numpy_helper.from_array(np.float32([1, 2]))}, np.float32([1, 2])),
+    ({"value": numpy_helper.from_array(np.array([1, 2], np.float32))}, np.array([1, 2], np.float32)),
     ({"value_float": 1.5}, np.float32(1.5)),
-    ({"value_floats": [1.5, 2]}, np.float32([1.5, 2])),
+    ({"value_floats": [1.5, 2]}, np.array([1.5, 2], np.float32)),
     ({"value_int": 3}, np.int64(3)),
-    ({"value_ints": [3, 4]}, np.int64([3, 4])),
+    ({"value_ints": [3, 4]}, np.array([3, 4], np.int64)),
     ({"value_string": "a"}, np.array("a", object)),
     ({"value_strings": ["a", "b"]}, np.array(["a", "b"], object)),
-    ({"sparse_value": sparse(np.array([0, 1, 2]), (4,))}, np.float32([1, 2, 3, 0])),
+    ({"sparse_value": sparse(np.array([0, 1, 2]), (4,))}, np.array([1, 2, 3, 0], np.float32)),
 ]
 
 

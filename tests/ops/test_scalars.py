@@ -28,7 +28,7 @@ def _cases(axis: int) -> list[Case]:
         case("LayerNormalization", 17, X, X, **along),
         case("MeanVarianceNormalization", 13, X, axes=[axis]),
         case("Pad", 18, X, ints(1, 1), None, ints(axis), constants=(1, *where["Pad"])),
-        case("Resize", 18, X, None, np.float32([2]), axes=[axis], constants=(2,)),
+        case("Resize", 18, X, None, np.array([2], np.float32), axes=[axis], constants=(2,)),
         case("ScatterElements", 18, X, np.int64(0), X, **along),
         case("Slice", 13, X, ints(0), ONE, ints(axis), constants=(1, 2, *where["Slice"])),
         case("Split", 18, X, **along, num_outputs=1),

@@ -138,4 +138,4 @@ def test_in_a_loop() -> None:
     for step in (1, 0.5, 2):
         given = {"none": np.float32(0), "step": np.float32(step), "first": np.float32(0)}
         expected = [np.arange(0, step * (n + 1), step, np.float32).sum() for n in range(4)]
-        np.testing.assert_array_equal(session.run(None, given)[0], np.float32(expected))
+        np.testing.assert_array_equal(session.run(None, given)[0], np.array(expected, np.float32))

@@ -117,10 +117,10 @@ PICKED = [
     case("Gather", 13, ROW, np.array(-1)),
     case("Gather", 13, ROW, integers()),
     # Of rows of strings onnxruntime gathers the first element alone.
-    case("Gather", 11, TABLE, np.int32([1]), expected=TABLE[1:]),
+    case("Gather", 11, TABLE, np.array([1], np.int32), expected=TABLE[1:]),
     case("GatherElements", 13, TABLE, integers([0, 1, 0], [1, 0, 0])),
     case("GatherElements", 13, TABLE, integers([0, -1]), axis=1),
-    case("GatherElements", 13, ROW, np.int32([0, 4])),
+    case("GatherElements", 13, ROW, np.array([0, 4], np.int32)),
     case("GatherND", 13, TABLE, integers([0, 1], [1, -1])),
     case("GatherND", 13, TABLE, integers(1)),
     case("GatherND", 13, TABLE, integers(0, 1)),
@@ -176,10 +176,11 @@ SHAPED = [
         PIXELS.reshape(1, 2, 2, 1, 2, 2).transpose(0, 3, 4, 1, 5, 2).reshape(1, 1, 4, 4),
     )),
     case("SpaceToDepth", 13, PIXELS, blocksize=2, expected=PIXELS.transpose(0, 2, 3, 1).reshape(1, 16, 1, 1)),
-    case("Resize", 19, PIXELS, None, np.float32([1, 1, 2, 2]), settled=(2,), mode="nearest", expected=(
+    case("Resize", 19, PIXELS, None, np.array([1, 1, 2, 2], np.float32), settled=(2,), mode="nearest", expected=(
         PIXELS.repeat(2, 2).repeat(2, 3),
     )),
-    case("Upsample", 9, PIXELS, np.float32([1, 1, 2, 2]), settled=(1,), expected=PIXELS.repeat(2, 2).repeat(2, 3)),
+    case("Upsample", 9, PIXELS, np.array([1, 1, 2, 2], np.float32), settled=(1,),
+         expected=PIXELS.repeat(2, 2).repeat(2, 3)),
     case("Flatten", 21, PIXELS, axis=2),
     case("Flatten", 21, ONE, axis=0),
     case("Flatten", 21, NOTHING),
@@ -200,8 +201,8 @@ SHAPED = [
     case("Unsqueeze", 13, ONE, integers(0), settled=(1,)),
     case("Cast", 19, ROW, to=_STRING),
     case("CastLike", 19, ROW, ONE),
-    case("CastLike", 19, np.float32([1.5]), ONE),
-    case("CastLike", 19, ["1"], np.float32([0])),
+    case("CastLike", 19, np.array([1.5], np.float32), ONE),
+    case("CastLike", 19, ["1"], np.array([0], np.float32)),
 ]  # fmt: skip
 ASKED = [
     case("Equal", 19, TABLE, TABLE[:1]),
@@ -344,7 +345,7 @@ def wholes() -> dict[str, Whole]:
         [labels],
     )
     float_x = value("x", _FLOAT, [2])
-    two = np.float32([1, 2])
+    two = np.array([1, 2], np.float32)
     return {
         "an input that is an output": Whole(_bytes([], [text], [text], []), {"text": texts}),
         "an input of fixed size passed on": Whole(
@@ -369,11 +370,11 @@ def wholes() -> dict[str, Whole]:
         "numbers behind strings": Whole(
             _bytes(behind, [strings("number", "n", 4), value("extra", _FLOAT, [1])],
                 [strings("back", "n", 4), value("sum", _FLOAT, ["n", 4]), strings("number", "n", 4)], [weights]),
-            {"number": rows.astype(str).astype(object), "extra": np.float32([1])},
+            {"number": rows.astype(str).astype(object), "extra": np.array([1], np.float32)},
         ),
         "a shape of strings": Whole(
             _bytes([node("Shape", ["text"], ["shape"]), node("Expand", ["x", "shape"], ["y"])],
                 [value("x", _FLOAT, [1]), text], [value("y", _FLOAT, ["n"])], []),
-            {"x": np.float32([3]), "text": texts},
+            {"x": np.array([3], np.float32), "text": texts},
         ),
     }  # fmt: skip

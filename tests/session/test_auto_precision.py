@@ -122,7 +122,7 @@ def test_what_is_missing_is_told(feeds: str) -> None:
 def test_errors_of_outputs() -> None:
     a = np.array([1.0, -4.0, np.inf, np.nan], np.float32)
     assert error_of([a], [a]) == 0
-    assert error_of([a], [a + np.float32([0, 1, 0, 0])]) == 0.25
+    assert error_of([a], [a + np.array([0, 1, 0, 0], np.float32)]) == 0.25
     assert error_of([a], [np.array([1, -4, 3, np.nan], np.float32)]) == np.inf
     assert error_of([a], [np.array([np.nan, -4, np.inf, np.nan], np.float32)]) == np.inf
     assert error_of([np.zeros(3)], [np.zeros(3)]) == 0 and error_of([np.zeros(3)], [np.ones(3)]) == np.inf

@@ -509,7 +509,7 @@ def test_non_max_suppression(center: int) -> None:
     ):
         raw = np.abs(numbers(2, n, 4)) * 10
         scores = np.random.default_rng(n).random((2, 3, n), np.float32)
-        values = {"most": np.array([most]), "iou": np.float32([iou]), "least": np.float32([least])}
+        values = {"most": np.array([most]), "iou": np.array([iou], np.float32), "least": np.array([least], np.float32)}
         feeds.append({"raw": raw, "scores": scores, **values})
     check(model, *feeds)
 

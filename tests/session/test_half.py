@@ -148,7 +148,7 @@ def test_what_decides_where_an_operator_jumps_is_rounded(nodes: str, type: str, 
     model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 20]> {text}')
     options = jitonnx.SessionOptions()
     options.graph_optimization_level = jitonnx.GraphOptimizationLevel(level)
-    x = np.float32([24.999, 24.9999, 2.4999, 2.5001, 1.41421, 2.23606, 3.9999, 0.4999999, 32751.9, 0])
+    x = np.array([24.999, 24.9999, 2.4999, 2.5001, 1.41421, 2.23606, 3.9999, 0.4999999, 32751.9, 0], np.float32)
     (result,) = jitonnx.InferenceSession(model.SerializeToString(), options).run(None, {"x": x})
     with np.errstate(over="ignore"):
         np.testing.assert_array_equal(result, expected(x.astype(np.float16)))

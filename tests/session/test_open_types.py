@@ -151,7 +151,7 @@ def reductions() -> dict[str, Case]:
 
 def resizes() -> dict[str, Case]:
     x = Input("x", "N C H W", ((2, 4, 5, 6), (1, 3, 7, 3)))
-    up, down = ({"scales": np.float32([1, 1, *scales])} for scales in ((2, 2), (0.6, 1.7)))
+    up, down = ({"scales": np.array([1, 1, *scales], np.float32)} for scales in ((2, 2), (0.6, 1.7)))
     return {
         "Resize": Case("Resize", (x,), {}, up, "x  scales"),
         "Resize by odd factors": Case("Resize", (x,), {"nearest_mode": "ceil"}, down, "x  scales"),

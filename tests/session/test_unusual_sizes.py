@@ -69,7 +69,7 @@ def check(source: bytes, feeds: Feeds) -> None:
 def test_sizes_and_their_differences_are_divided_towards_zero(divisor: int) -> None:
     text = "(float[a,b] x) => (int64[2] y, int64[2] z) { s = Shape(x) y = Div(s, d) t = Sub(s, five) z = Div(t, d) }"
     sizes = ((9, 31), (2, 33), (3, 8), (7, 6), (2, 2), (1, 9))
-    numbers = {"d": np.int64([divisor, divisor]), "five": np.int64([5, 5])}
+    numbers = {"d": np.array([divisor, divisor], np.int64), "five": np.array([5, 5], np.int64)}
     check(parsed(text, **numbers), [{"x": ramp(*size)} for size in sizes])
 
 
@@ -115,7 +115,7 @@ def test_a_rest_of_one_element_is_expanded() -> None:
 )
 def test_a_slice_begins_before_the_first_element(text: str) -> None:
     numbers = {"s": -100, "e": 7, "all": LARGEST, "z": 0, "a": 1, "three": 3, "last": -2, "back": -2}
-    bounds = {name: np.int64([number]) for name, number in numbers.items() if f" {name}" in text}
+    bounds = {name: np.array([number], np.int64) for name, number in numbers.items() if f" {name}" in text}
     if "Gather" in text:
         bounds["i"] = np.int64(0)
     check(parsed(text, **bounds), [{"x": ramp(2, n, dtype="i8") + 1000} for n in (120, 65, 102, 0)])
@@ -135,7 +135,12 @@ def test_a_slice_begins_before_the_first_element(text: str) -> None:
 )
 def test_a_negative_step(start: int, end: int, step: int) -> None:
     text = "(int64[n] x) => (int64[k] y) { y = Slice(x, s, e, a, t) }"
-    bounds = {"s": np.int64([start]), "e": np.int64([end]), "a": np.int64([0]), "t": np.int64([step])}
+    bounds = {
+        "s": np.array([start], np.int64),
+        "e": np.array([end], np.int64),
+        "a": np.array([0], np.int64),
+        "t": np.array([step], np.int64),
+    }
     check(parsed(text, **bounds), [{"x": ramp(n, dtype="i8")} for n in (7, 1, 3, 2, 0, 12)])
 
 
@@ -144,13 +149,16 @@ def test_a_negative_step(start: int, end: int, step: int) -> None:
 
 def test_a_product_of_views_without_elements() -> None:
     text = "(float[n] x) => (float y) { v = Slice(x, s, e) y = MatMul(v, v) }"
-    check(parsed(text, s=np.int64([2]), e=np.int64([2**62])), [{"x": ramp(n)} for n in (5, 1, 2, 0, 3)])
+    check(
+        parsed(text, s=np.array([2], np.int64), e=np.array([2**62], np.int64)),
+        [{"x": ramp(n)} for n in (5, 1, 2, 0, 3)],
+    )
 
 
 @pytest.mark.parametrize("axis", [0, 1])
 def test_a_part_without_elements_is_padded(axis: int) -> None:
     text = f"(int64[d,2] x) => (int64[a,b] y) {{ p, q, r = Split<axis={axis}>(x, n) y = Pad(q, w) }}"
-    source = parsed(text, n=np.int64([1, 0, 1]), w=np.int64([0, 1, 0, 1]))
+    source = parsed(text, n=np.array([1, 0, 1], np.int64), w=np.array([0, 1, 0, 1], np.int64))
     check(source, [{"x": ramp(2 if axis == 0 else n, 2, dtype="i8")} for n in (3, 1)])
 
 
@@ -169,7 +177,7 @@ def test_a_part_without_elements_is_padded(axis: int) -> None:
 )
 def test_a_view_without_elements_is_read(nodes: str) -> None:
     text = f"(float[n,3] x) => (float[a,b] y) {{ v = Slice(x, s, e) {nodes} }}"
-    given = {"s": np.int64([2]), "e": np.int64([2**62]), "z": np.int64(0), "w": ramp(3)}
+    given = {"s": np.array([2], np.int64), "e": np.array([2**62], np.int64), "z": np.int64(0), "w": ramp(3)}
     source = parsed(text, **{name: array for name, array in given.items() if f", {name}" in text})
     check(source, [{"x": ramp(n, 3)} for n in (5, 1, 2, 0, 3)])
 
@@ -200,7 +208,7 @@ def test_a_kernel_that_would_go_beyond_its_operands_is_left_to_numpy(monkeypatch
 
     monkeypatch.setattr("jitonnx.plan.make.apply_view", beyond)
     text = "(float[2,4] x) => (float[2,2] y) { v = Slice(x, s, e) y = Tanh(v) }"
-    session = jitonnx.InferenceSession(parsed(text, s=np.int64([0, 2]), e=np.int64([2, 4])))
+    session = jitonnx.InferenceSession(parsed(text, s=np.array([0, 2], np.int64), e=np.array([2, 4], np.int64)))
     np.testing.assert_allclose(session.run(None, {"x": ramp(2, 4)})[0], np.tanh(ramp(2, 4)[:, 2:]), 1e-6)
     assert "please report" in session.engine.schedule.explained()
 

@@ -117,7 +117,7 @@ def called() -> ModelProto:
 
 def sparse() -> ModelProto:
     """A sparse initializer."""
-    values = numpy_helper.from_array(np.float32([1, 2, 3]), "w")
+    values = numpy_helper.from_array(np.array([1, 2, 3], np.float32), "w")
     indices = numpy_helper.from_array(np.array([[0, 1], [1, 0], [1, 2]], np.int64), "w_indices")
     held = helper.make_sparse_tensor(values, indices, (2, 3))
     return model_of([node("Add", ["x", "w"], ["y"])], ["x"], ["y"], sparse=[held])
@@ -337,7 +337,7 @@ SPARSE: dict[str, Mutation] = {
     "a negative size": lambda each: each.dims.__setitem__(0, -2),
     "no sizes": _clear("dims"),
     "values of rank 2": lambda each: each.values.dims.insert(0, 1),
-    "too few values": lambda each: each.values.CopyFrom(numpy_helper.from_array(np.float32([1, 2]), "w")),
+    "too few values": lambda each: each.values.CopyFrom(numpy_helper.from_array(np.array([1, 2], np.float32), "w")),
     "no name": lambda each: setattr(each.values, "name", ""),
     "no indices": _clear("indices"),
     "no values": _clear("values"),
@@ -467,7 +467,9 @@ def _wrong_type(schema: Any, sound: ModelProto) -> tuple[int, int] | None:
 
 def values() -> Iterator[Broken]:
     """Sizes and contents that an operator does not take."""
-    i64 = np.int64
+
+    def i64(values: int | list[int]) -> np.ndarray:
+        return np.array(values, np.int64)
 
     def one(
         name: str, operator: str, shapes: dict[str, Any], constants: dict[str, Any] | None = None, **attributes: Any
@@ -531,20 +533,20 @@ def values() -> Iterator[Broken]:
     yield one("another number of elements", "Reshape", {"x": (2, 3)}, {"shape": i64([4, 2])})
     yield one("two open sizes", "Reshape", {"x": (2, 3)}, {"shape": i64([-1, -1])})
     yield one("a size below -1", "Reshape", {"x": (2, 3)}, {"shape": i64([-2, 3])})
-    yield one("a shape of int32", "Reshape", {"x": (2, 3)}, {"shape": np.int32([3, 2])})
-    yield one("a shape of int32", "Expand", {"x": (2, 3)}, {"shape": np.int32([2, 3])})
+    yield one("a shape of int32", "Reshape", {"x": (2, 3)}, {"shape": np.array([3, 2], np.int32)})
+    yield one("a shape of int32", "Expand", {"x": (2, 3)}, {"shape": np.array([2, 3], np.int32)})
     yield one("sizes that do not broadcast", "Expand", {"x": (2, 3)}, {"shape": i64([4, 3])})
-    yield one("repeats of int32", "Tile", {"x": (2, 3)}, {"repeats": np.int32([1, 2])})
+    yield one("repeats of int32", "Tile", {"x": (2, 3)}, {"repeats": np.array([1, 2], np.int32)})
     yield one("repeats of another length", "Tile", {"x": (2, 3)}, {"repeats": i64([1, 2, 3])})
-    yield one("k of int32", "TopK", {"x": (2, 3)}, {"k": np.int32([2])}, outputs=["y", "i"])
+    yield one("k of int32", "TopK", {"x": (2, 3)}, {"k": np.array([2], np.int32)}, outputs=["y", "i"])
     yield one("a k that is too large", "TopK", {"x": (2, 3)}, {"k": i64([5])}, outputs=["y", "i"])
     yield one("an axis that there is not", "TopK", {"x": (2, 3)}, {"k": i64([1])}, axis=5, outputs=["y", "i"])
-    yield one("axes of int32", "Unsqueeze", {"x": (2, 3)}, {"axes": np.int32([0])})
+    yield one("axes of int32", "Unsqueeze", {"x": (2, 3)}, {"axes": np.array([0], np.int32)})
     yield one("an axis twice", "Unsqueeze", {"x": (2, 3)}, {"axes": i64([0, 0])})
     yield one("an axis that there is not", "Unsqueeze", {"x": (2, 3)}, {"axes": i64([7])})
     yield one("a size that is not 1", "Squeeze", {"x": (2, 3)}, {"axes": i64([0])})
     yield one("an axis that there is not", "Squeeze", {"x": (2, 3)}, {"axes": i64([7])})
-    yield one("axes of int32", "ReduceSum", {"x": (2, 3)}, {"axes": np.int32([0])})
+    yield one("axes of int32", "ReduceSum", {"x": (2, 3)}, {"axes": np.array([0], np.int32)})
     yield one("an axis that there is not", "ReduceSum", {"x": (2, 3)}, {"axes": i64([4])})
     yield one("an axis that there is not", "ReduceMean", {"x": (2, 3)}, {"axes": i64([-4])})
     yield one("an axis that there is not", "ArgMax", {"x": (2, 3)}, axis=3)
@@ -554,8 +556,10 @@ def values() -> Iterator[Broken]:
     yield one("ranks that differ", "ScatterElements", {"x": (2, 3), "i": ((2,), 7), "u": (2,)})
     yield one("signed integers", "BitShift", {"a": ((2,), 6), "b": ((2,), 6)}, direction="LEFT")
     yield one("a direction that there is not", "BitShift", {"a": ((2,), 2), "b": ((2,), 2)}, direction="UP")
-    yield one("a negative depth", "OneHot", {"x": ((2,), 7)}, {"d": i64(-3), "v": np.float32([0, 1])})
-    yield one("values of another length", "OneHot", {"x": ((2,), 7)}, {"d": i64(3), "v": np.float32([0, 1, 2])})
+    yield one("a negative depth", "OneHot", {"x": ((2,), 7)}, {"d": i64(-3), "v": np.array([0, 1], np.float32)})
+    yield one(
+        "values of another length", "OneHot", {"x": ((2,), 7)}, {"d": i64(3), "v": np.array([0, 1, 2], np.float32)}
+    )
     yield one("a step of 0", "Range", {}, {"a": i64(0), "b": i64(5), "c": i64(0)})
     yield one("a vector", "Range", {"a": ((2,), 7), "b": ((), 7), "c": ((), 7)})
     yield one("a kernel_shape of another rank", "MaxPool", {"x": (1, 1, 8, 8)}, kernel_shape=[2])
@@ -578,11 +582,11 @@ def values() -> Iterator[Broken]:
         "scales of another length",
         "Resize",
         {"x": (1, 1, 4, 4)},
-        {"scales": np.float32([1, 1])},
+        {"scales": np.array([1, 1], np.float32)},
         order=["x", "", "scales"],
     )
     yield one("neither sizes nor scales", "Resize", {"x": (1, 1, 4, 4)})
-    yield one("a mode that there is not", "Resize", {"x": (1, 1, 4, 4)}, {"scales": np.float32([1, 1, 2, 2])},
+    yield one("a mode that there is not", "Resize", {"x": (1, 1, 4, 4)}, {"scales": np.array([1, 1, 2, 2], np.float32)},
               order=["x", "", "scales"], mode="somehow")  # fmt: skip
     yield one(
         "a condition of two elements",

@@ -25,7 +25,12 @@ def batch_inside(x: np.ndarray) -> np.ndarray:
 
 
 CASES: list[Case] = [
-    case("MatMulInteger16", 1, np.int16([[1, -2], [30000, 4]]), np.int16([[1, 2, -9], [-30000, 4, 0]])),
+    case(
+        "MatMulInteger16",
+        1,
+        np.array([[1, -2], [30000, 4]], np.int16),
+        np.array([[1, 2, -9], [-30000, 4, 0]], np.int16),
+    ),
     case("FusedMatMul", 1, A, B),
     case("FusedMatMul", 1, A, B, alpha=0.125),
     case("FusedMatMul", 1, turned(A), B, transA=1),

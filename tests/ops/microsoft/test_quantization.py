@@ -46,7 +46,7 @@ def alone(operator: str, **attributes: Any) -> list[Case]:
 
 IMAGES, KERNELS = of(np.uint8, 1, 4, 6, 5), of(np.int8, 3, 4, 3, 3)
 A, B = of(np.uint8, 5, 9), of(np.int8, 9, 6)
-SCALES, ZEROS = np.float32([0.5, 0.25, 1, 2, 0.125, 4]), np.int8([0, 1, -2, 3, 4, -5])
+SCALES, ZEROS = np.array([0.5, 0.25, 1, 2, 0.125, 4], np.float32), np.array([0, 1, -2, 3, 4, -5], np.int8)
 BIAS = RANDOM.normal(size=6).astype(np.float32)
 
 CASES: list[Case] = [
@@ -105,15 +105,22 @@ CASES: list[Case] = [
         constants=(1, 2, 3, 4, 5, 6, 7),
     ),
     case("QuantizeLinear", 1, BIAS * 9, MIDDLE, np.uint8(7)),
-    case("QuantizeLinear", 1, BIAS.reshape(2, 3) * 99, np.float32([1, 2, 4]), np.int8([1, 2, 3]), axis=1),
+    case(
+        "QuantizeLinear",
+        1,
+        BIAS.reshape(2, 3) * 99,
+        np.array([1, 2, 4], np.float32),
+        np.array([1, 2, 3], np.int8),
+        axis=1,
+    ),
     case("QuantizeLinear", 1, BIAS * 999, MIDDLE, np.int16(7)),
     case("DequantizeLinear", 1, A, FINE, np.uint8(7)),
     case("DequantizeLinear", 1, A, np.float32(0.3)),
-    case("DequantizeLinear", 1, of(np.uint16, 3, 4), np.float32([1, 0.1, 3]), of(np.uint16, 3), axis=0),
+    case("DequantizeLinear", 1, of(np.uint16, 3, 4), np.array([1, 0.1, 3], np.float32), of(np.uint16, 3), axis=0),
     case("MatMulIntegerToFloat", 1, A, B, FINE, np.float32(0.3), np.uint8(7), np.int8(0)),
     case("MatMulIntegerToFloat", 1, A, B, FINE, SCALES, None, None, BIAS, constants=(1, 3)),
     case("MatMulIntegerToFloat", 1, A, B, FINE, SCALES, np.uint8(4), ZEROS, BIAS, constants=(1, 3, 5, 6)),
-    case("DynamicQuantizeMatMul", 1, RANDOM.normal(size=(2, 5, 9)).astype(np.float32), B, np.float32([0.1])),
+    case("DynamicQuantizeMatMul", 1, RANDOM.normal(size=(2, 5, 9)).astype(np.float32), B, np.array([0.1], np.float32)),
     case(
         "DynamicQuantizeMatMul",
         1,

@@ -66,6 +66,6 @@ def test_matrices_that_do_not_fit() -> None:
         run(jitonnx, product(TensorProto.FLOAT), np.ones((4, 3), np.float32), "rows")
     session = jitonnx.InferenceSession(product(TensorProto.FLOAT))
     device = jitonnx.OrtDevice.make("cpu", 0)
-    outside = jitonnx.SparseTensor.sparse_coo_from_numpy([4, 5], np.float32([1]), np.array([[4, 0]]), device)
+    outside = jitonnx.SparseTensor.sparse_coo_from_numpy([4, 5], np.array([1], np.float32), np.array([[4, 0]]), device)
     with pytest.raises(jitonnx.errors.Error, match="index of axis 0 is not in a matrix"):
         session.run(None, {"a": outside, "b": np.ones((5, 3), np.float32)})

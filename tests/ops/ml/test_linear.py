@@ -82,7 +82,7 @@ def regressor(kernel: str, **options: Any) -> Case:
 
 def near_and_far() -> Case:
     """Rows at and beside support vectors that lie far from zero, and such as have no distance."""
-    vectors = np.float32(numbers(20)).reshape(5, 4) + np.float32(300)
+    vectors = np.array(numbers(20), np.float32).reshape(5, 4) + np.float32(300)
     rows = np.concatenate([vectors, vectors + np.float32(0.01), X, np.full((3, 4), [[np.inf], [-np.inf], [np.nan]])])
     given = {"n_supports": 5, "support_vectors": [float(x) for x in vectors.ravel()], "rho": [0.7]}
     return own(

@@ -51,19 +51,19 @@ CASES: list[Case] = [
     case("Swish", 24, X, alpha=1.7),
     case("ThresholdedRelu", 10, X, alpha=0.3),
     # PRelu: the slope belongs to channels before version 7.
-    case("PRelu", 1, X, np.float32([0.1]), expected=np.where(X < 0, X * np.float32(0.1), X)),
+    case("PRelu", 1, X, np.array([0.1], np.float32), expected=np.where(X < 0, X * np.float32(0.1), X)),
     case(
         "PRelu",
         6,
         X,
-        np.float32([0.1, 0.2, 0.3, 0.4]),
-        expected=np.where(X < 0, X * np.float32([[0.1], [0.2], [0.3], [0.4]]), X),
+        np.array([0.1, 0.2, 0.3, 0.4], np.float32),
+        expected=np.where(X < 0, X * np.array([[0.1], [0.2], [0.3], [0.4]], np.float32), X),
     ),
     *each_version("PRelu", X, RANDOM.normal(size=(4, 1)).astype(np.float32), since=7),
     *retyped(case("PRelu", 16, X, RANDOM.normal(size=(4, 5))), np.float64, np.int32, np.int64, *NARROW),
-    case("PRelu", 16, np.uint32([1, 2]), np.uint32([3]), expected=np.uint32([1, 2])),
+    case("PRelu", 16, np.array([1, 2], np.uint32), np.array([3], np.uint32), expected=np.array([1, 2], np.uint32)),
     *retyped(case("Shrink", 9, X, bias=0.75, lambd=1.5), np.float32, np.float64, np.int32, np.int64, np.int8),
-    case("Shrink", 9, np.uint8([0, 1, 2, 200]), bias=1.0, lambd=1.5),
+    case("Shrink", 9, np.array([0, 1, 2, 200], np.uint8), bias=1.0, lambd=1.5),
     *(  # NaN is neither below -lambd nor above lambd
         case(
             "Shrink",

@@ -19,7 +19,7 @@ PAST = (normal(2, 4, 7, 8), normal(2, 4, 7, 6))
 ALLOWED = RANDOM.random((2, 1, 3, 5)) > 0.4
 ALLOWED[0, 0, 1] = False  # a row in which everything is masked
 ALLOWED[1, 0, 2] = True
-LENGTHS = np.int64([5, 2])
+LENGTHS = np.array([5, 2], np.int64)
 
 
 def attention(*inputs: Any, since: int = 23, **options: Any) -> list[Case]:

@@ -89,14 +89,26 @@ CASES: list[Case] = [
         to=T.INT4,
         expected=np.array([4, -1, -1, 0, 1, -1, 0, -1, 0, 0], np.int8).astype(ml_dtypes.int4),
     ),
-    case("Cast", 21, np.uint8([3, 18, 255]), to=T.UINT4, expected=np.uint8([3, 2, 15]).astype(ml_dtypes.uint4)),
-    case("Cast", 25, np.int8([-3, 2, 1]), to=T.INT2, expected=np.int8([1, -2, 1]).astype(ml_dtypes.int2)),
+    case(
+        "Cast",
+        21,
+        np.array([3, 18, 255], np.uint8),
+        to=T.UINT4,
+        expected=np.array([3, 2, 15], np.uint8).astype(ml_dtypes.uint4),
+    ),
+    case(
+        "Cast",
+        25,
+        np.array([-3, 2, 1], np.int8),
+        to=T.INT2,
+        expected=np.array([1, -2, 1], np.int8).astype(ml_dtypes.int2),
+    ),
     case(
         "Cast",
         23,
-        np.float32([0.3, -5.1, 100]),
+        np.array([0.3, -5.1, 100], np.float32),
         to=T.FLOAT4E2M1,
-        expected=np.float32([0.5, -6, 6]).astype(ml_dtypes.float4_e2m1fn),
+        expected=np.array([0.5, -6, 6], np.float32).astype(ml_dtypes.float4_e2m1fn),
     ),
     *(
         case("Cast", 28, SIXTHS.astype(given), to=to, expected=np.clip(SIXTHS, -top, top).astype(kind))
@@ -114,24 +126,24 @@ CASES: list[Case] = [
         case(
             "Cast",
             24,
-            np.float32([1, 1.4, 1.6, 3, np.nan]),
+            np.array([1, 1.4, 1.6, 3, np.nan], np.float32),
             to=T.FLOAT8E8M0,
             round_mode=mode,
-            expected=np.float32([*values, np.nan]).astype(ml_dtypes.float8_e8m0fnu),
+            expected=np.array([*values, np.nan], np.float32).astype(ml_dtypes.float8_e8m0fnu),
         )
         for mode, values in (("up", [1, 2, 2, 4]), ("down", [1, 1, 1, 2]), ("nearest", [1, 1, 2, 4]))
     ),
     case(
         "Cast",
         13,
-        np.float32([1, 0.1, 1e10, 1e-7, -2.5, np.nan, np.inf, -np.inf]),
+        np.array([1, 0.1, 1e10, 1e-7, -2.5, np.nan, np.inf, -np.inf], np.float32),
         to=T.STRING,
         expected=np.array(["1", "0.1", "1e+10", "1e-07", "-2.5", "NaN", "INF", "-INF"], object),
     ),
-    case("Cast", 13, np.int64([1, -20]), to=T.STRING),
+    case("Cast", 13, np.array([1, -20], np.int64), to=T.STRING),
     case("Cast", 13, np.array(["1.5", "-2e3", "NaN", "INF", "-inf"], object), to=T.FLOAT),
     case("Cast", 13, np.array(["15", "-20"], object), to=T.INT32),
-    *each_version("CastLike", X, np.int64([1])),
+    *each_version("CastLike", X, np.array([1], np.int64)),
     case(
         "CastLike",
         25,
@@ -139,8 +151,10 @@ CASES: list[Case] = [
         np.array(["a"], object),
         expected=np.array(["0", "-0", "1.5", "-1.5", "2.5", "100.25", "-100.25", "7"], object),
     ),
-    case("BitCast", 26, np.float32([1, -2]), to=T.INT32, expected=np.float32([1, -2]).view(np.int32)),
-    case("BitCast", 26, np.uint8([0, 255]), to=T.INT8, expected=np.int8([0, -1])),
+    case(
+        "BitCast", 26, np.array([1, -2], np.float32), to=T.INT32, expected=np.array([1, -2], np.float32).view(np.int32)
+    ),
+    case("BitCast", 26, np.array([0, 255], np.uint8), to=T.INT8, expected=np.array([0, -1], np.int8)),
 ]
 
 

@@ -81,11 +81,11 @@ CASES += [
     case(
         "ConvTranspose",
         22,
-        np.float32([[[1, 2]]]),
-        np.float32([[[1]]]),
+        np.array([[[1, 2]]], np.float32),
+        np.array([[[1]]], np.float32),
         strides=[3],
         auto_pad="SAME_UPPER",
-        expected=np.float32([[[1, 0, 0, 2]]]),
+        expected=np.array([[[1, 0, 0, 2]]], np.float32),
     ),
     *(
         c

@@ -28,7 +28,9 @@ CASES: list[Case] = [
     *retyped(case("CumSum", 14, X * 9, np.array(-1), constants=(1,)), np.uint32, np.uint64, np.float16),
     case("CumSum", 14, X[:, :0], ints(1)[0], constants=(1,)),
     *(
-        case("CumProd", 26, np.int32([1, 2, 3]), ints(0)[0], exclusive=e, reverse=r, expected=np.int32(values))
+        case(
+            "CumProd", 26, np.array([1, 2, 3], np.int32), ints(0)[0], exclusive=e, reverse=r, expected=np.int32(values)
+        )
         for e, r, values in ((0, 0, [1, 2, 6]), (1, 0, [1, 1, 2]), (0, 1, [6, 6, 3]), (1, 1, [6, 3, 1]))
     ),
 ]

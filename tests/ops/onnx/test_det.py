@@ -13,7 +13,7 @@ def matrices(*shape: int) -> np.ndarray:
     return RANDOM.normal(size=shape).astype(np.float32)
 
 
-SINGULAR = np.float32([[1, 2, 3], [2, 4, 6], [1, 0, 1]])
+SINGULAR = np.array([[1, 2, 3], [2, 4, 6], [1, 0, 1]], np.float32)
 TURNED = np.eye(5, dtype=np.float32)[[3, 0, 4, 1, 2]]
 SHAPES = ((1, 1), (4, 2, 2), (2, 3, 5, 5), (17, 17), (2, 40, 40))
 CASES: list[Case] = [

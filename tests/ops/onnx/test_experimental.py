@@ -8,7 +8,7 @@ from jitonnx.model import load
 from tests.ops.harness import Case, build, case, check, check_refused, ints, retyped
 
 X = np.random.default_rng(2).normal(size=(2, 3, 5, 7)).astype(np.float32)
-ROW = np.float32([-np.inf, -200, -1.5, -0.0, 0, 2, 200, np.inf, np.nan])
+ROW = np.array([-np.inf, -200, -1.5, -0.0, 0, 2, 200, np.inf, np.nan], np.float32)
 WIDE = X.astype(np.float64)
 
 CASES: list[Case] = [
@@ -33,7 +33,15 @@ CASES: list[Case] = [
     case("Crop", 1, WIDE, border=[1, 2, 1, 1], expected=WIDE[:, :, 2:-1, 1:-1]),
     case("DynamicSlice", 1, X, ints(1, -3), ints(9, -1), ints(0, 3), constants=(1, 2, 3)),
     case("DynamicSlice", 1, X, ints(1, 0), ints(9, 2), constants=(1, 2)),
-    case("DynamicSlice", 1, X, np.int32([-3]), np.int32([6]), np.int32([-1]), constants=(1, 2, 3)),
+    case(
+        "DynamicSlice",
+        1,
+        X,
+        np.array([-3], np.int32),
+        np.array([6], np.int32),
+        np.array([-1], np.int32),
+        constants=(1, 2, 3),
+    ),
     case("DynamicSlice", 9, X, ints(1), ints(3), ints(2)),
 ]
 

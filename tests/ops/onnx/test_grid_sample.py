@@ -45,7 +45,7 @@ def over_edges(x: np.ndarray, grid: np.ndarray, aligned: int) -> np.ndarray:
     return referred(case("GridSample", 22, wide.astype(np.float64), wider, mode="cubic"))[0].astype(x.dtype)
 
 
-EDGES = np.float32([-1, 1, 0, -0.999, 0.5, 1.001, -3, 3])
+EDGES = np.array([-1, 1, 0, -0.999, 0.5, 1.001, -3, 3], np.float32)
 ON_EDGES = np.stack(np.meshgrid(EDGES, EDGES), -1)[None]
 FEW, MANY, LINE, VOLUME = image(2, 3, 5, 7), image(1, 21, 4, 3), image(2, 2, 9), image(1, 2, 3, 4, 5)
 OPTIONS = [
@@ -57,7 +57,7 @@ OPTIONS = [
 SOME = points(2, 6, 5, 2)
 INTEGERS = RANDOM.integers(-50, 50, (1, 2, 5, 6))
 NOTHING = np.zeros((2, 3, 0, 4), np.float32)
-ONE_TO_FOUR = np.float32([[[[1, 2], [3, 4]]]])
+ONE_TO_FOUR = np.array([[[[1, 2], [3, 4]]]], np.float32)
 
 CASES: list[Case] = [
     *each_version("GridSample", FEW, points(2, 6, 5, 2)),
@@ -97,8 +97,9 @@ CASES: list[Case] = [
     case("GridSample", 20, NOTHING, points(2, 0, 3, 2), expected=np.zeros((2, 3, 0, 3), np.float32)),
     case("GridSample", 20, NOTHING, points(2, 2, 3, 2), expected=np.zeros((2, 3, 2, 3), np.float32)),
     case("GridSample", 20, FEW[:, :0], points(2, 4, 3, 2), expected=np.zeros((2, 0, 4, 3), np.float32)),
-    case("GridSample", 22, np.array([[[["a", "b"], ["c", "d"]]]], object), np.float32([[[[-1, -1], [0.9, 0], [2, 2]]]]),
-         mode="nearest", expected=np.array([[[["a", "b", ""]]]], object)),
+    case("GridSample", 22, np.array([[[["a", "b"], ["c", "d"]]]], object),
+         np.array([[[[-1, -1], [0.9, 0], [2, 2]]]], np.float32), mode="nearest",
+         expected=np.array([[[["a", "b", ""]]]], object)),
     *(
         case("GridSample", 22, (FEW + 1j * FEW[:, ::-1]).astype(dtype), SOME, mode=mode, by_reference=True, atol=1e-5)
         for dtype in (np.complex64, np.complex128)
@@ -111,12 +112,12 @@ CASES: list[Case] = [
         for reach, dtype in ((1.3, np.float32), (100, np.float32), (2, np.float64))
     ),
     *retyped(case("GridSample", 22, FEW, points(2, 4, 5, 2), mode="cubic", padding_mode="border"), *NARROW),
-    case("GridSample", 20, ONE_TO_FOUR, np.float32([[[[-np.inf, -np.inf], [np.inf, np.inf]]]]), mode="cubic",
-         padding_mode="border", expected=np.float32([[[[1, 4]]]])),
+    case("GridSample", 20, ONE_TO_FOUR, np.array([[[[-np.inf, -np.inf], [np.inf, np.inf]]]], np.float32), mode="cubic",
+         padding_mode="border", expected=np.array([[[[1, 4]]]], np.float32)),
     # What is outside is zero, whatever the pixels are that are nearest to it.
-    case("GridSample", 20, np.full((1, 1, 2, 2), np.nan, np.float32), np.float32([[[[-9, 0], [9, 9]]]]),
-         expected=np.float32([[[[0, 0]]]])),
-    case("GridSample", 20, np.full((1, 9, 2, 2), np.inf, np.float32), np.float32([[[[-9, 0], [9, 9]]]]),
+    case("GridSample", 20, np.full((1, 1, 2, 2), np.nan, np.float32), np.array([[[[-9, 0], [9, 9]]]], np.float32),
+         expected=np.array([[[[0, 0]]]], np.float32)),
+    case("GridSample", 20, np.full((1, 9, 2, 2), np.inf, np.float32), np.array([[[[-9, 0], [9, 9]]]], np.float32),
          expected=np.zeros((1, 9, 1, 2), np.float32)),
     *(
         c
@@ -129,8 +130,8 @@ CASES: list[Case] = [
     ),
     case("AffineGrid", 20, image(1, 2, 3), ints(1, 1, 6, 2)),
     case("AffineGrid", 20, image(1, 2, 3)[:0], ints(0, 1, 6, 2), expected=np.zeros((0, 6, 2, 2), np.float32)),
-    case("AffineGrid", 20, np.float32([[[1, 0, 0], [0, 1, 0]]]), ints(1, 1, 1, 3), align_corners=1,
-         expected=np.float32([[[[-1, -1], [0, -1], [1, -1]]]])),
+    case("AffineGrid", 20, np.array([[[1, 0, 0], [0, 1, 0]]], np.float32), ints(1, 1, 1, 3), align_corners=1,
+         expected=np.array([[[[-1, -1], [0, -1], [1, -1]]]], np.float32)),
 ]  # fmt: skip
 
 

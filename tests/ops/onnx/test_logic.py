@@ -81,7 +81,7 @@ def test_comparison_of_shapes_is_decided_where_it_holds_for_all_sizes() -> None:
     graph = Graph()
     x = graph.add_input("x", TensorType(DType.FLOAT, (variable("n"), 4)))
     (shape,) = graph.add(Shape(), [x])
-    minus_one, zero = graph.add_constant(np.int64([-1, -1])), graph.add_constant(np.int64([0, 0]))
+    minus_one, zero = graph.add_constant(np.array([-1, -1], np.int64)), graph.add_constant(np.array([0, 0], np.int64))
     (equal,) = graph.add(Equal(), [shape, minus_one])
     (greater,) = graph.add(Greater(), [shape, minus_one])
     (undecided,) = graph.add(Equal(), [shape, zero])

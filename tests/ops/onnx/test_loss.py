@@ -49,8 +49,8 @@ CASES: list[Case] = [
         case("NegativeLogLikelihoodLoss", 22, IMAGE, CLASSES, WEIGHT, constants=(1,)), np.float16, ml_dtypes.bfloat16
     ),
     # What is ignored counts for nothing, however large its loss.
-    case("NegativeLogLikelihoodLoss", 22, np.float32([[-np.inf, 1], [2, 3]]), np.array([0, 1]), ignore_index=0,
-         expected=np.float32(-3)),
+    case("NegativeLogLikelihoodLoss", 22, np.array([[-np.inf, 1], [2, 3]], np.float32), np.array([0, 1]),
+         ignore_index=0, expected=np.float32(-3)),
     case("NegativeLogLikelihoodLoss", 22, X[:0], TARGET[:0], reduction="none", expected=X[:0, 0]),
     case("NegativeLogLikelihoodLoss", 22, X[:0], TARGET[:0], reduction="sum", expected=np.float32(0)),
 ]  # fmt: skip

@@ -152,11 +152,11 @@ CASES += [
     case(
         "LRN",
         13,
-        np.float32([[[1], [2], [3]]]),
+        np.array([[[1], [2], [3]]], np.float32),
         size=2,
         alpha=2.0,
         beta=1.0,
-        expected=np.float32([[[1 / 6], [2 / 14], [3 / 10]]]),
+        expected=np.array([[[1 / 6], [2 / 14], [3 / 10]]], np.float32),
     ),
 ]
 

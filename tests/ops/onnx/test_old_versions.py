@@ -28,11 +28,11 @@ def normal(*shape: int) -> np.ndarray:
 
 
 X = np.arange(1, 25, dtype=np.float32).reshape(2, 3, 4)
-COLUMN = np.float32([10, 20, 30])
-ROWS, PAIR = COLUMN[:, None], np.float32([[1, 2, 3], [4, 5, 6]])
+COLUMN = np.array([10, 20, 30], np.float32)
+ROWS, PAIR = COLUMN[:, None], np.array([[1, 2, 3], [4, 5, 6]], np.float32)
 IMAGE, BY_CHANNEL = normal(2, 3, 4, 5), COLUMN[:, None, None]
 PARTS, AROUND = (X[..., :1], X[..., 1:]), ((0, 0), (1, 0), (0, 2))
-LINE, WIDER = np.float32([[[[1, 3]]]]), np.float32([[[[1, 2, 3, 3]]]])
+LINE, WIDER = np.array([[[[1, 3]]]], np.float32), np.array([[[[1, 2, 3, 3]]]], np.float32)
 
 
 def softmax(x: np.ndarray) -> np.ndarray:
@@ -62,7 +62,15 @@ CASES: list[Case] = [
     ),
     *(case(name, 1, X, X, consumed_inputs=[0, 0], expected=function(X, X)) for name, function in ARITHMETIC.items()),
     *(case(name, v, X, X[0, 0], broadcast=1, expected=f(X, X[0, 0])) for name, f in ARITHMETIC.items() for v in (1, 6)),
-    case("Pow", 1, X, np.float32([0.5, 1, 2]), broadcast=1, axis=1, expected=X ** np.float32([[0.5], [1], [2]])),
+    case(
+        "Pow",
+        1,
+        X,
+        np.array([0.5, 1, 2], np.float32),
+        broadcast=1,
+        axis=1,
+        expected=X ** np.array([[0.5], [1], [2]], np.float32),
+    ),
     *(case(n, 1, TRUTH, FLAGS, broadcast=1, axis=1, expected=f(TRUTH, FLAGS[:, None])) for n, f in LOGIC.items()),
     *(case(n, 1, X, COLUMN, broadcast=1, axis=1, expected=f(X, ROWS)) for n, f in COMPARISONS.items()),
     case("Equal", 1, WHOLE, WHOLE[0, :, 1], broadcast=1, axis=1, expected=X[0, :, 1, None] == X),
@@ -88,19 +96,37 @@ CASES: list[Case] = [
             *(("Max", lambda x: x), ("Min", lambda x: x), ("Sum", lambda x: x), ("Mean", lambda x: x)),
         )
     ),
-    case("Selu", 1, np.float32([-1, 2]), expected=np.float32([1.0507 * (1.6732 * np.expm1(-1)), 2.1014])),
+    case(
+        "Selu",
+        1,
+        np.array([-1, 2], np.float32),
+        expected=np.array([1.0507 * (1.6732 * np.expm1(-1)), 2.1014], np.float32),
+    ),
     # Inputs that were attributes, and the defaults that they had.
     case("Clip", 1, X, min=3.0, consumed_inputs=[0], expected=np.maximum(X, 3)),
     case("Clip", 1, X, expected=X),
-    case("Clip", 6, np.float32([-np.inf, 0, np.inf]), expected=np.float32([-3.4028235e38, 0, 3.4028235e38])),
+    case(
+        "Clip",
+        6,
+        np.array([-np.inf, 0, np.inf], np.float32),
+        expected=np.array([-3.4028235e38, 0, 3.4028235e38], np.float32),
+    ),
     case("Clip", 6, X, min=3.0, max=5.0, expected=np.clip(X, 3, 5)),
     case("Concat", 1, X, X, expected=np.concatenate([X, X], 1)),
     case("Concat", 1, X, X, axis=0, expected=np.concatenate([X, X], 0)),
     case("Split", 1, X, outputs=2, expected=(X[:1], X[1:])),
-    case("Split", 1, X, np.float32([1, 3]), axis=2, outputs=2, constants=(1,), expected=PARTS),
+    case("Split", 1, X, np.array([1, 3], np.float32), axis=2, outputs=2, constants=(1,), expected=PARTS),
     *(case("Split", v, X, axis=2, split=[1, 3], outputs=2, expected=PARTS) for v in (1, 2, 11)),
     case("Reshape", 1, X, shape=[4, 0, -1], consumed_inputs=[0], expected=X.reshape(4, 3, 2)),
-    case("Tile", 1, X, np.float32([2]), np.float32([1]), constants=(1, 2), expected=np.tile(X, (1, 2, 1))),
+    case(
+        "Tile",
+        1,
+        X,
+        np.array([2], np.float32),
+        np.array([1], np.float32),
+        constants=(1, 2),
+        expected=np.tile(X, (1, 2, 1)),
+    ),
     case(
         "Pad",
         1,
@@ -164,12 +190,12 @@ CASES: list[Case] = [
     ),
     *(
         case(
-            *("BatchNormalization", v, IMAGE, np.float32([1, 2, 3]), COLUMN, COLUMN, COLUMN),
+            *("BatchNormalization", v, IMAGE, np.array([1, 2, 3], np.float32), COLUMN, COLUMN, COLUMN),
             momentum=0.75,
             outputs=5,
             **options,
             expected=(
-                normalized(IMAGE, (0, 2, 3)) * np.float32([1, 2, 3])[:, None, None] + COLUMN[:, None, None],
+                normalized(IMAGE, (0, 2, 3)) * np.array([1, 2, 3], np.float32)[:, None, None] + COLUMN[:, None, None],
                 COLUMN * 0.75 + IMAGE.mean((0, 2, 3)) * np.float32(0.25),
                 COLUMN * 0.75 + IMAGE.var((0, 2, 3)) * np.float32(0.25),
                 IMAGE.mean((0, 2, 3)),
@@ -209,31 +235,38 @@ CASES: list[Case] = [
         case("Upsample", v, IMAGE, mode="nearest", **scales, expected=IMAGE.repeat(2, 2).repeat(3, 3))
         for v, scales in ((1, {"height_scale": 2.0, "width_scale": 3.0}), (7, {"scales": [1.0, 1.0, 2.0, 3.0]}))
     ),
-    case("Upsample", 9, IMAGE, np.float32([1, 1, 2, 3]), constants=(1,), expected=IMAGE.repeat(2, 2).repeat(3, 3)),
-    case("Upsample", 7, LINE, mode="linear", scales=[1.0, 1.0, 1.0, 2.0], expected=WIDER),
-    case("Resize", 10, LINE, np.float32([1, 1, 1, 2]), mode="linear", constants=(1,), expected=WIDER),
     case(
-        *("Resize", 10, np.float32([[[[1, 2, 3, 4], [5, 6, 7, 8]]]]), np.float32([1, 1, 0.6, 0.6])),
+        "Upsample",
+        9,
+        IMAGE,
+        np.array([1, 1, 2, 3], np.float32),
+        constants=(1,),
+        expected=IMAGE.repeat(2, 2).repeat(3, 3),
+    ),
+    case("Upsample", 7, LINE, mode="linear", scales=[1.0, 1.0, 1.0, 2.0], expected=WIDER),
+    case("Resize", 10, LINE, np.array([1, 1, 1, 2], np.float32), mode="linear", constants=(1,), expected=WIDER),
+    case(
+        *("Resize", 10, np.array([[[[1, 2, 3, 4], [5, 6, 7, 8]]]], np.float32), np.array([1, 1, 0.6, 0.6], np.float32)),
         constants=(1,),
         expected=LINE,
         note="as ONNX's own test of that version",
     ),
     # Indices: below 0 they are no class before version 11.
     case(
-        *("OneHot", 9, ints(0, 3, -1, 2), np.int64(3), np.float32([0, 1])),
+        *("OneHot", 9, ints(0, 3, -1, 2), np.int64(3), np.array([0, 1], np.float32)),
         constants=(1,),
-        expected=np.float32([[1, 0, 0], [0, 0, 0], [0, 0, 0], [0, 0, 1]]),
+        expected=np.array([[1, 0, 0], [0, 0, 0], [0, 0, 0], [0, 0, 1]], np.float32),
     ),
     case(
-        *("Scatter", 9, PAIR, np.int64([[1, 0]]), np.float32([[-1, -2]])),
+        *("Scatter", 9, PAIR, np.array([[1, 0]], np.int64), np.array([[-1, -2]], np.float32)),
         axis=1,
-        expected=np.float32([[-2, -1, 3], [4, 5, 6]]),
+        expected=np.array([[-2, -1, 3], [4, 5, 6]], np.float32),
     ),
-    case("GatherND", 11, X, np.int64([[0, 2], [1, 0]]), expected=np.stack([X[0, 2], X[1, 0]])),
+    case("GatherND", 11, X, np.array([[0, 2], [1, 0]], np.int64), expected=np.stack([X[0, 2], X[1, 0]])),
     case(
         *("DepthToSpace", 1, np.arange(8, dtype=np.float32).reshape(1, 8, 1, 1)),
         blocksize=2,
-        expected=np.float32([[[[0, 2], [4, 6]], [[1, 3], [5, 7]]]]),
+        expected=np.array([[[[0, 2], [4, 6]], [[1, 3], [5, 7]]]], np.float32),
     ),
 ]
 

@@ -31,7 +31,7 @@ CASES: list[Case] = [
     *each_version("Pad", X, ints(0, 1, 2, 0, 2, 1), since=11, constants=(1,)),
     *(case("Pad", 19, X, ints(0, 1, 2, 0, 2, 1), constants=(1,), mode=mode) for mode in ("reflect", "edge", "wrap")),
     *each_version("Pad", X, ints(1, 2), None, ints(-1), since=18, constants=(1, 3)),
-    case("Pad", 18, X, ints(1, 2), np.float32(3), np.int32([1])),
+    case("Pad", 18, X, ints(1, 2), np.float32(3), np.array([1], np.int32)),
     *retyped(case("Pad", 18, X, ints(1, 2, 0, 0, 0, 1), constants=(1,)), *TYPES),
     case("Pad", 13, WORDS, ints(1, 0), np.array("z", object), expected=np.array(["z", "a", "b", "c"], object)),
 ]

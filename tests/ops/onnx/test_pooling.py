@@ -75,14 +75,19 @@ CASES += [
     case(
         "MaxPool",
         22,
-        np.float32([[[1, 5, 2, 4, 3]]]),
+        np.array([[[1, 5, 2, 4, 3]]], np.float32),
         kernel_shape=[2],
         dilations=[2],
         auto_pad="SAME_UPPER",
-        expected=np.float32([[[5, 2, 5, 3, 4]]]),
+        expected=np.array([[[5, 2, 5, 3, 4]]], np.float32),
     ),
     case(
-        "LpPool", 1, np.float32([[[3, 4]]]), kernel_shape=[2], p=1.5, expected=np.float32([[[(3**1.5 + 8) ** (2 / 3)]]])
+        "LpPool",
+        1,
+        np.array([[[3, 4]]], np.float32),
+        kernel_shape=[2],
+        p=1.5,
+        expected=np.array([[[(3**1.5 + 8) ** (2 / 3)]]], np.float32),
     ),
     *retyped(case("MaxPool", 22, IMAGE * 40, outputs=2, **PADDED), np.int8, np.float64, np.float16, ml_dtypes.bfloat16),
     *retyped(case("MaxPool", 12, abs(IMAGE) * 40, outputs=2, **PADDED), np.uint8),
@@ -113,8 +118,8 @@ def test_pooling(case: Case) -> None:
 
 
 def test_a_nan_is_the_maximum_of_a_window_if_it_is_the_first() -> None:
-    x = np.float32([[[1, np.nan, np.nan, 3, np.nan, np.nan, 9, 2]]])
-    y, indices = np.float32([[[1, np.nan, np.nan, 9]]]), np.int64([[[0, 2, 4, 6]]])
+    x = np.array([[[1, np.nan, np.nan, 3, np.nan, np.nan, 9, 2]]], np.float32)
+    y, indices = np.array([[[1, np.nan, np.nan, 9]]], np.float32), np.array([[[0, 2, 4, 6]]], np.int64)
     check(case("MaxPool", 22, x, kernel_shape=[2], strides=[2], outputs=2, expected=(y, indices)))
     check(case("MaxPool", 22, x, kernel_shape=[2], strides=[2], outputs=2))  # so says onnxruntime
 

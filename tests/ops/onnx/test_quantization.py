@@ -186,7 +186,13 @@ CONVOLUTIONS = [
 ]
 DYNAMIC = [
     case("DynamicQuantizeLinear", 11, x, outputs=3)
-    for x in (normal(3, 4), abs(normal(5)) + 1, -abs(normal(5)) - 1, np.zeros(4, np.float32), np.float32([[0.5]]))
+    for x in (
+        normal(3, 4),
+        abs(normal(5)) + 1,
+        -abs(normal(5)) - 1,
+        np.zeros(4, np.float32),
+        np.array([[0.5]], np.float32),
+    )
 ]
 CASES: list[Case] = [*QUANTIZE, *DEQUANTIZE, *PRODUCTS, *CONVOLUTIONS, *DYNAMIC]
 

@@ -26,7 +26,7 @@ from tests.ops.harness import Case, _kernel_cache, build, case, check, check_ref
 RANDOM = np.random.default_rng(1)
 X = RANDOM.random((300, 200)).astype(np.float32)
 SHAPE = [200, 300]
-LOGITS = np.float32([[0, 1, 2, -np.inf], [5, 5, 5, 5]])
+LOGITS = np.array([[0, 1, 2, -np.inf], [5, 5, 5, 5]], np.float32)
 
 
 def reference(template: Case) -> Case:
@@ -57,10 +57,11 @@ CASES: list[Case] = [
         for c in each_version("Bernoulli", X, seed=3.0, **options)
     ),
     case("RandomNormalLike", 22, X.astype(ml_dtypes.bfloat16)[:0], expected=X.astype(ml_dtypes.bfloat16)[:0]),
-    case("Bernoulli", 15, np.float32([0, 1, 1, 0]), expected=np.float32([0, 1, 1, 0])),
-    *each_version("Multinomial", np.float32([[0, -np.inf], [-200, 9]]), expected=np.int32([[0], [1]])),
-    case("Multinomial", 22, np.float32([[0, -np.inf]]), dtype=TensorProto.INT64, sample_size=3,
-         expected=np.int64([[0, 0, 0]])),
+    case("Bernoulli", 15, np.array([0, 1, 1, 0], np.float32), expected=np.array([0, 1, 1, 0], np.float32)),
+    *each_version("Multinomial", np.array([[0, -np.inf], [-200, 9]], np.float32),
+                  expected=np.array([[0], [1]], np.int32)),
+    case("Multinomial", 22, np.array([[0, -np.inf]], np.float32), dtype=TensorProto.INT64, sample_size=3,
+         expected=np.array([[0, 0, 0]], np.int64)),
 ]  # fmt: skip
 
 
@@ -140,7 +141,7 @@ def test_nothing_is_folded_or_merged() -> None:
 REFUSED = [
     (case("RandomNormal", 22, shape=[2], dtype=TensorProto.INT32), "dtype is int32"),
     (case("RandomUniform", 22, shape=[-2]), "negative size"),
-    (case("RandomUniformLike", 22, np.int32([1])), "dtype is int32"),
+    (case("RandomUniformLike", 22, np.array([1], np.int32)), "dtype is int32"),
     (case("Multinomial", 22, LOGITS, sample_size=0), "sample_size is 0"),
     (case("Multinomial", 22, LOGITS, dtype=1), "dtype is float"),
     (case("Multinomial", 22, LOGITS[0]), "a batch axis and one of classes"),

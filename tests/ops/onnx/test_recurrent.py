@@ -11,7 +11,7 @@ RANDOM = np.random.default_rng(0)
 STEPS, BATCH, SIZE, HIDDEN = 5, 3, 4, 2
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 VERSIONS = {"LSTM": (7, 14, 22), "GRU": (7, 14, 22), "RNN": (7, 14, 22)}
-LENGTHS = np.int32([5, 0, 3])
+LENGTHS = np.array([5, 0, 3], np.int32)
 
 
 def normal(*shape: int) -> np.ndarray:
@@ -39,7 +39,7 @@ def shortened(given: list[np.ndarray]) -> list[np.ndarray]:
     """All sequences end before the last step, where X holds what nothing may come of."""
     x, *others = given
     x[4:] = np.nan
-    return [x, *(np.int32([4, 0, 2]) if value is LENGTHS else value for value in others)]
+    return [x, *(np.array([4, 0, 2], np.int32) if value is LENGTHS else value for value in others)]
 
 
 def in_layout(kind: str, direction: str, short: bool = False) -> Case:
@@ -98,8 +98,9 @@ for name in (
 
 # log(1 + exp(x)) is x where exp(x) is beyond float32; onnxruntime has inf there.
 CASES.append(
-    case("RNN", 22, np.float32([[[100, 1000, -1000]]]), np.float32([np.eye(3)]), np.zeros((1, 3, 3), np.float32),
-         hidden_size=3, activations=["Softplus"], expected=np.float32([[[[100, 1000, 0]]]]))
+    case("RNN", 22, np.array([[[100, 1000, -1000]]], np.float32), np.array([np.eye(3)], np.float32),
+         np.zeros((1, 3, 3), np.float32), hidden_size=3, activations=["Softplus"],
+         expected=np.array([[[[100, 1000, 0]]]], np.float32))
 )  # fmt: skip
 
 

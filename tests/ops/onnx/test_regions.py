@@ -23,7 +23,9 @@ def regions(count: int, reach: float = 1.0) -> np.ndarray:
 
 
 ROIS, IMAGES = regions(9), RANDOM.integers(0, 2, 9)
-ODD = np.float32([[-90, -90, -50, -40], [5, 5, 5, 5], [20, 18, 4, 6], [0, 0, 34, 26], [33, 25, 40, 30], [-1, -2, 3, 4]])
+ODD = np.array(
+    [[-90, -90, -50, -40], [5, 5, 5, 5], [20, 18, 4, 6], [0, 0, 34, 26], [33, 25, 40, 30], [-1, -2, 3, 4]], np.float32
+)
 ODD_IMAGES = np.array([0, 1, 0, 1, 0, 1])
 HALF = {"spatial_scale": 0.5, "output_height": 3, "output_width": 5}
 
@@ -115,7 +117,7 @@ def test_images_that_are_not_there(image: int) -> None:
 
 @pytest.mark.parametrize("sampling", [0, 2])
 def test_regions_that_are_no_numbers_end(sampling: int) -> None:
-    strange = np.float32([[np.nan] * 4, [0, 0, 1e30, 1e30]])
+    strange = np.array([[np.nan] * 4, [0, 0, 1e30, 1e30]], np.float32)
     session = InferenceSession(build(case("RoiAlign", 16, X, strange, IMAGES[:2], sampling_ratio=sampling)))
     (result,) = session.run(None, {"x0": X, "x1": strange, "x2": IMAGES[:2]})
     assert result.shape == (2, 3, 1, 1)

@@ -19,13 +19,13 @@ SIZES = ([2, 2, 3, 9], [2, 2, 14, 2], [2, 2, 1, 1])
 
 
 def by_scales(x: np.ndarray, scales: Any, version: int, roi: Any = None, **options: Any) -> Case:
-    empty = np.float32([]) if version == 11 else None
+    empty = np.array([], np.float32) if version == 11 else None
     roi = empty if roi is None else np.float32(roi)
     return case("Resize", version, x, roi, np.float32(scales), constants=(1, 2), rtol=1e-4, atol=1e-5, **options)
 
 
 def by_sizes(x: np.ndarray, sizes: Any, version: int, roi: Any = None, **options: Any) -> Case:
-    empty = np.float32([]) if version == 11 else None
+    empty = np.array([], np.float32) if version == 11 else None
     roi = empty if roi is None else np.float32(roi)
     sizes = np.int64(sizes)
     return case("Resize", version, x, roi, empty, sizes, constants=(1, 2, 3), rtol=1e-4, atol=1e-5, **options)
@@ -63,7 +63,7 @@ for version in (18, 19):
     CASES += [by_scales(IMAGE[0], [2, 0.5], version, mode="linear", axes=[-1, 1])]
 for growth in (0.5, 0.6, 0.75, 0.3, 1.5, 2.5):
     for mode in ("nearest", "linear"):
-        factors = np.float32([1, 1, growth, 1.3])
+        factors = np.array([1, 1, growth, 1.3], np.float32)
         CASES.append(case("Resize", 10, IMAGE, factors, mode=mode, constants=(1,)))
         if growth > 1:
             CASES.append(case("Upsample", 9, IMAGE, factors, mode=mode, constants=(1,)))
@@ -124,7 +124,10 @@ def test_a_symbolic_size_scales_as_the_number_does(scale: float) -> None:
         (by_scales(IMAGE, [1, 1, 2, 2], 13, mode="area"), "mode 'area'"),
         (by_scales(IMAGE, [1, 1, 2, 2], 19, antialias=1), "antialias is for the modes linear and cubic"),
         (by_sizes(IMAGE[:, :, :0], [2, 2, 3, 3], 19), "an axis of 0 elements cannot be resized to 3"),
-        (case("Upsample", 10, IMAGE, np.float32([1, 1, 2, 2]), constants=(1,)), "Upsample is deprecated in domain"),
+        (
+            case("Upsample", 10, IMAGE, np.array([1, 1, 2, 2], np.float32), constants=(1,)),
+            "Upsample is deprecated in domain",
+        ),
     ],
     ids=str,
 )

@@ -34,7 +34,7 @@ def test_reverse_sequence(case: Case) -> None:
 
 REFUSED = [
     (case("ReverseSequence", 10, X, ints(1, 2, 3)), "does not give a length for each sequence"),
-    (case("ReverseSequence", 10, X, np.int32([1, 2, 3, 0])), "'x1' is of type int32"),
+    (case("ReverseSequence", 10, X, np.array([1, 2, 3, 0], np.int32)), "'x1' is of type int32"),
 ]
 
 

@@ -8,7 +8,7 @@ from tests.ops.harness import Case, case, check, check_refused, each_version, in
 RANDOM = np.random.default_rng(7)
 X = RANDOM.normal(size=(3, 4, 5)).astype(np.float32)
 TIES = np.array([[3, 1, 3, 2], [0, 0, 0, 0], [1, 2, 2, 1]], np.float32)
-ODD = np.float32([2, -0.0, np.nan, -np.nan, 0.0, 2, -np.inf])
+ODD = np.array([2, -0.0, np.nan, -np.nan, 0.0, 2, -np.inf], np.float32)
 LONG = RANDOM.normal(size=(3, 70, 19)).astype(np.float32)
 
 
@@ -28,7 +28,7 @@ CASES: list[Case] = [
     case("TopK", 11, TIES.astype(np.float16), ints(3), constants=(1,), outputs=2),
     *each_version("Unique", TIES, outputs=4),
     *(case("Unique", 11, TIES, axis=axis, outputs=4) for axis in (0, 1, -1)),
-    *(case("Unique", 11, np.int64([2, 1, 1, 3, 4, 3]), sorted=order, outputs=4) for order in (0, 1)),
+    *(case("Unique", 11, np.array([2, 1, 1, 3, 4, 3], np.int64), sorted=order, outputs=4) for order in (0, 1)),
     case("Unique", 11, TIES, sorted=0, axis=1, outputs=4),
     *retyped(case("Unique", 11, TIES, axis=1, outputs=4, by_reference=True), np.float64, np.uint8, np.int16, np.uint64),
     *(
@@ -36,11 +36,21 @@ CASES: list[Case] = [
         for order, found in (
             (
                 1,
-                (np.float32([-np.inf, -0.0, 2, np.nan]), ints(6, 1, 0, 2), ints(2, 1, 3, 3, 1, 2, 0), ints(1, 2, 2, 2)),
+                (
+                    np.array([-np.inf, -0.0, 2, np.nan], np.float32),
+                    ints(6, 1, 0, 2),
+                    ints(2, 1, 3, 3, 1, 2, 0),
+                    ints(1, 2, 2, 2),
+                ),
             ),
             (
                 0,
-                (np.float32([2, -0.0, np.nan, -np.inf]), ints(0, 1, 2, 6), ints(0, 1, 2, 2, 1, 0, 3), ints(2, 2, 2, 1)),
+                (
+                    np.array([2, -0.0, np.nan, -np.inf], np.float32),
+                    ints(0, 1, 2, 6),
+                    ints(0, 1, 2, 2, 1, 0, 3),
+                    ints(2, 2, 2, 1),
+                ),
             ),
         )
     ),
@@ -51,7 +61,7 @@ CASES: list[Case] = [
     *retyped(case("NonZero", 13, TIES), np.int64, bool),
     *(case("NonZero", 13, np.zeros(shape, np.float32)) for shape in ((2, 0), (0, 3), (0,), (2, 3), (3, 0, 2))),
     *(case("NonZero", 13, np.arange(np.prod(shape)).reshape(shape) % 3) for shape in ((5, 7, 3), (2, 1, 3, 4), (9,))),
-    case("NonZero", 13, np.float32([[np.nan, -0.0, 1e-45], [np.inf, 0.0, -1.0]])),
+    case("NonZero", 13, np.array([[np.nan, -0.0, 1e-45], [np.inf, 0.0, -1.0]], np.float32)),
     *each_version("Compress", X, np.array([True, False, True]), axis=0),
     case("Compress", 11, X, np.array([True, False, True, True]), axis=-2, constants=(1,)),
     case("Compress", 11, np.zeros((0, 2, 3), np.float32), np.array([True, False, True]), axis=2),

@@ -29,7 +29,7 @@ CASES: list[Case] = [
     case("Reshape", 14, X, ints(4, 6)),
     case("Reshape", 14, np.zeros((0, 3), np.float32), ints(0, 5), constants=(1,), allowzero=1),
     case("Reshape", 14, np.zeros((0, 3), np.float32), ints(3, 0), constants=(1,), allowzero=1),
-    case("Reshape", 14, np.float32([5]), np.zeros(0, np.int64), constants=(1,)),
+    case("Reshape", 14, np.array([5], np.float32), np.zeros(0, np.int64), constants=(1,)),
     case("Reshape", 14, WORDS, ints(-1), constants=(1,)),
     *each_version("Flatten", X),
     *(case("Flatten", 25, X, axis=axis) for axis in (0, 2, 3, -1, -2)),

@@ -40,7 +40,7 @@ CASES: list[Case] = [
     sliced([3], [1], [2]),
     sliced([-100], [100], [0], [1]),
     sliced([1], [4], [2], [3], x=X.astype(np.int32)),
-    case("Slice", 13, X, *(np.int32([v]) for v in (1, 3, -1)), constants=(1, 2, 3)),
+    case("Slice", 13, X, *(np.array([v], np.int32) for v in (1, 3, -1)), constants=(1, 2, 3)),
     case("Slice", 13, X, ints(1), ints(3), ints(1)),
     sliced([1], [3], x=WORDS),
 ]

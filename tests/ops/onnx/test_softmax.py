@@ -8,7 +8,7 @@ from tests.ops.harness import Case, case, check, check_refused, each_version, re
 
 RANDOM = np.random.default_rng(0)
 X = np.round(RANDOM.normal(size=(2, 3, 4)) * 3).astype(np.float32)  # with equal elements, for Hardmax
-EXTREMES = np.float32([[1e30, 1, -1e30], [100, 0, -100], [np.nan, 1, 2]])
+EXTREMES = np.array([[1e30, 1, -1e30], [100, 0, -100], [np.nan, 1, 2]], np.float32)
 NAMES = ("Softmax", "LogSoftmax", "Hardmax")
 
 CASES: list[Case] = [
@@ -27,7 +27,7 @@ CASES: list[Case] = [
         for version, axis in ((13, -1), (13, 0), (11, 0))
     ),
     case("Softmax", 13, EXTREMES[:2]),
-    case("Softmax", 13, np.float32([[-np.inf, 0]])),
+    case("Softmax", 13, np.array([[-np.inf, 0]], np.float32)),
     case("LogSoftmax", 13, EXTREMES[:2]),
 ]
 
@@ -38,7 +38,7 @@ def test_softmax(case: Case) -> None:
 
 
 def test_nan_spreads_over_its_row_only() -> None:
-    expected = np.float32([[1, 0, 0], [1, 0, 0], [np.nan] * 3])
+    expected = np.array([[1, 0, 0], [1, 0, 0], [np.nan] * 3], np.float32)
     check(case("Softmax", 13, EXTREMES, expected=expected))
 
 

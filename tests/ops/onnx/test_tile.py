@@ -12,7 +12,15 @@ X = RANDOM.normal(size=(3, 4, 5)).astype(np.float32)
 
 
 CASES: list[Case] = [
-    case("Tile", 1, X, np.float32([2]), np.float32([1]), constants=(1, 2), expected=np.tile(X, (1, 2, 1))),
+    case(
+        "Tile",
+        1,
+        X,
+        np.array([2], np.float32),
+        np.array([1], np.float32),
+        constants=(1, 2),
+        expected=np.tile(X, (1, 2, 1)),
+    ),
     *each_version("Tile", X, ints(2, 1, 3), since=6, constants=(1,)),
     case("Tile", 13, X, ints(1, 0, 2), constants=(1,)),
     case("Tile", 13, X, ints(1, 2, 1)),

@@ -65,7 +65,12 @@ def test_optimizers(case: Case) -> None:
     [
         (step("Momentum", 1, 1, (2,), mode="other", **MOMENTUM), "standard or nesterov"),
         (case("Adagrad", 1, np.float32(1), np.int64(1), *[np.zeros(2, np.float32)] * 4, domain=DOMAIN), "takes 3"),
-        (case("Adagrad", 1, np.float32([1, 2]), np.int64(1), *[np.zeros(2, np.float32)] * 3, domain=DOMAIN), "scalar"),
+        (
+            case(
+                "Adagrad", 1, np.array([1, 2], np.float32), np.int64(1), *[np.zeros(2, np.float32)] * 3, domain=DOMAIN
+            ),
+            "scalar",
+        ),
         (
             case(
                 "Adam", 1, np.float32(1), np.int64(1), *(np.zeros(n, np.float32) for n in (2, 3, 2, 2)), domain=DOMAIN
