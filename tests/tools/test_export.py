@@ -276,7 +276,7 @@ def _first_of_each_operator() -> list[str]:
     return sorted({*found.values(), *more})
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", _first_of_each_operator())
 def test_nodes(package: Callable[..., Any], name: str) -> None:
     """ONNX's tests of nodes: a package gives what is wanted, or there is none, for a reason that names the node."""
