@@ -276,6 +276,10 @@ def _first_of_each_operator() -> list[str]:
     return sorted({*found.values(), *more})
 
 
+OTHERWISE = {"test_expand_dim_changed"}
+"""Whose result has the sizes that an input's elements tell, where a package takes them for those of another input."""
+
+
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", _first_of_each_operator())
 def test_nodes(package: Callable[..., Any], name: str) -> None:
@@ -289,6 +293,10 @@ def test_nodes(package: Callable[..., Any], name: str) -> None:
         assert reasons and all(": " in reason and "Bug" not in reason for reason in reasons)
         return
     for inputs, outputs in by_onnxruntime(test) if name in ALIGNED else test.data_sets:
+        if name in OTHERWISE:
+            with pytest.raises(ValueError, match="the package is for sizes with"):
+                module.run(*values(inputs))
+            continue
         assert_close(list(module.run(*values(inputs))), values(outputs), test, COMPILED)
 
 
