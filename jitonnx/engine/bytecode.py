@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from jitonnx.engine.bytecode_loops import Body, LoopWriter
-from jitonnx.engine.interpreter import array_of, known
+from jitonnx.engine.interpreter import array_of, axes_told, known
 from jitonnx.engine.lent import Lent
 from jitonnx.ir import dims
 from jitonnx.ir.assumptions import Pair
@@ -433,11 +433,11 @@ class Writer:
         if any(binding.element for _, binding in bindings):
             raise NotBytecode(f"{outer.name!r} has elements that are sizes")
         sizes = self.numbers(section, inside, inner.type.shape)
-        names = {binding.place: name for name, binding in bindings}
+        for name, binding in bindings:
+            section.put(outside.number(name), sizes[binding.place])
+        known = axes_told(outer.type.shape, bindings)
         for axis, size in enumerate(sizes):
-            if axis in names:
-                section.put(outside.number(names[axis]), size)
-            elif outer.type.shape[axis] != inner.type.shape[axis]:
+            if axis not in known and outer.type.shape[axis] != inner.type.shape[axis]:
                 section.need_equal(size, *self.numbers(section, outside, [outer.type.shape[axis]]))
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from jitonnx.engine.interpreter import axes_told
 from jitonnx.ir import dims
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.dtypes import DType
@@ -180,7 +181,7 @@ class LoopWriter:
     ) -> list[BoundVariable]:
         """Have sizes of an array be compared with those of a shape, but for those that are variables of its own; gives
         what has to be read off the array for that."""
-        own = {binding.place for _, binding in bindings if not binding.element}
+        own = axes_told(shape, bindings)
         found = []
         for axis in range(len(shape)) if axes is None else axes:
             if axis not in own:

@@ -10,7 +10,7 @@ import numpy as np
 
 from jitonnx.errors import Error, RuntimeException
 from jitonnx.ir import dims
-from jitonnx.ir.dims import Dim
+from jitonnx.ir.dims import Dim, DimLike
 from jitonnx.ir.extract import substituted
 from jitonnx.ir.graph import Binding, Graph, GraphError, Node, Value
 from jitonnx.ir.operator import is_custom, results_of
@@ -77,6 +77,14 @@ def bindings_by_value(graph: Graph) -> dict[Value, list[tuple[str, Binding]]]:
     for name, binding in graph.bindings.items():
         bound.setdefault(binding.value, []).append((name, binding))
     return bound
+
+
+def axes_told(shape: Sequence[DimLike], bindings: Iterable[tuple[str, Binding]]) -> set[int]:
+    """The axes whose sizes are variables that a value of this shape tells: there is nothing to compare these with.
+
+    An axis may tell another variable, too, or that alone: of a value that was found to be the same.
+    """
+    return {one.place for name, one in bindings if not one.element and str(shape[one.place]) == name}
 
 
 def bind(sizes: dict[str, int], bindings: Iterable[tuple[str, Binding]], array: Any) -> list[Any]:

@@ -28,7 +28,7 @@ from jitonnx.engine.bytecode import (
     Writer,
     bytecode_of,
 )
-from jitonnx.engine.interpreter import array_of, bind, bindings_by_value, evaluate_node, failure, owned
+from jitonnx.engine.interpreter import array_of, axes_told, bind, bindings_by_value, evaluate_node, failure, owned
 from jitonnx.engine.loops import LoopStep
 from jitonnx.engine.programs import PROGRAMS_KEPT, CompiledParametricProgram, RunnableProgram
 from jitonnx.engine.schedule_plan import STRINGS, UNBOUNDED, Counted, HostNode, LoopNode, SchedulePlan, Segment
@@ -230,7 +230,7 @@ class _Given:
 
     def __init__(self, value: Value, bindings: Sequence[tuple[str, Binding]]) -> None:
         self.value, self.bindings = value, bindings
-        own = {name for name, _ in bindings}
+        own = axes_told(value.type.shape or (), bindings)
         self._rank = value.type.rank
         self._fixed: list[tuple[int, int]] = []
         self._named: list[tuple[int, str]] = []
@@ -239,7 +239,7 @@ class _Given:
             if isinstance(dim, int):
                 self._fixed.append((axis, dim))
             elif str(dim) in dims.variables(dim):
-                if str(dim) not in own:
+                if axis not in own:
                     self._named.append((axis, str(dim)))
             else:
                 self._computed.append((axis, dim))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import onnx.parser
 import onnxruntime
 import pytest
 
@@ -267,3 +268,25 @@ def test_steps_of_one_size_are_chained() -> None:
         compare(pair, {"x": rows(seed, 7)})
     schedule = pair[0].engine.schedule
     assert isinstance(schedule, Schedule) and list(schedule._known_chains())
+
+
+def test_an_axis_of_what_an_if_gives_tells_two_variables() -> None:
+    """A Cast to the same type behind an If leaves one value, which tells the sizes of both."""
+    parsed = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["" : 16]>
+        g (float[2,2,n] x, bool other, int64 place) => (int64 size, float[?,?,?] y) <int64[1] first = {0}>
+        {
+           taken = If (other) <
+              else_branch: graph = a () => (float[] a1) { a1 = Concat <axis = -2> (x, x) },
+              then_branch: graph = b () => (float[] b1) { b1 = Concat <axis = 0> (x, x) }
+           >
+           shape = Shape (taken)
+           some = Gather (shape, first)
+           size = Gather <axis = 0> (some, place)
+           y = Cast <to = 1> (taken)
+        }"""
+    )
+    pair = sessions(parsed.SerializeToString())
+    for other in (False, False, False, True, True, False):
+        compare(pair, {"x": np.ones((2, 2, 5), np.float32), "other": np.array(other), "place": np.array(0)})
+    assert pair[0].compile_status.numpy_runs == 0
