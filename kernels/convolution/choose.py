@@ -33,6 +33,8 @@ _NEAR_WEIGHTS = 16 << 20
 """Bytes of a layer's transformed weights that are found in the third-level cache, beside those of other layers."""
 
 
+_DIRECT_SHARE = 0.9
+"""Winograd is to take no more than so much of the time of direct sums."""
 _REST_SUMS = 8
 """Sums of the tiles that end rows: no fewer, or a core would wait for its results."""
 
@@ -207,6 +209,26 @@ def _winograd_if_faster(
     return min(costs[0], key=most)
 
 
+def winograd_outruns(
+    window: tuple[tuple[int, int], tuple[int, int]],
+    channels: int,
+    out_channels: int,
+    out_sizes: Sequence[tuple[int, int]],
+    target: Target,
+) -> bool:
+    """Whether Winograd of float32 takes less time than direct sums at the core's rate of bfloat16, for outputs of all
+    these sizes. window: the kernel, and its dilations; of one group."""
+    kernel, dilations = window
+    for size in out_sizes:
+        if not channels or not out_channels or 0 in size:
+            return False
+        costs = _winograd_costs(kernel, dilations, kernel, 1, channels, out_channels, size, target)
+        direct = costs.pop(None) / _DIRECT_SHARE
+        if min(costs.values(), default=direct) * target.core.bfloat16_rate >= direct:
+            return False
+    return True
+
+
 def _winograd_costs(
     kernel: tuple[int, int],
     dilations: tuple[int, int],
@@ -231,7 +253,7 @@ def _winograd_costs(
     if waits:
         direct *= 0.95 * tile_cost(14, 2, target) / 28
         direct = _waiting(4 * kernel[0] * kernel[1] * own * out_channels, direct, target)
-    costs: dict[WinogradSpec | None, float] = {None: 0.9 * direct}
+    costs: dict[WinogradSpec | None, float] = {None: _DIRECT_SHARE * direct}
     if groups > 1 and (own_outputs % lanes or part_block):
         return costs
     for outputs in _winograd_tiles(kernel, narrow=waits):
