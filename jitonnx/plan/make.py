@@ -25,7 +25,7 @@ from jitonnx.plan.planner import Planner, UnplannableError
 from jitonnx.plan.precision import NO_BFLOAT16, in_bfloat16
 from jitonnx.plan.region import region_call
 from jitonnx.plan.selection import selector_of, takes_epilogue, takes_scaling
-from jitonnx.plan.selection.convolution import winograd_outruns_bfloat16
+from jitonnx.plan.selection.convolution import outruns_dots
 from jitonnx.plan.storage_types import place_halves
 from jitonnx.plan.tensor import Buffer, StridedTensor, apply_view, orders_around, row_major
 from jitonnx.target.machine import Target
@@ -68,7 +68,7 @@ def _planned(lowered: Lowered, target: Target, choices: Choices, apart: Collecti
     asked = choices.precision == "bfloat16"
     if target.bfloat16_products and not plain:
         packs = target.bfloat16_products == "tiles"
-        outruns = functools.partial(winograd_outruns_bfloat16, target=target, choices=choices)
+        outruns = functools.partial(outruns_dots, target=target, choices=choices)
         lowered = in_bfloat16(lowered, takes_epilogue, outruns, exactly=not asked, packs=packs)
     elif asked:
         notes.append(NO_BFLOAT16)

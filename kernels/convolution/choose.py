@@ -209,24 +209,29 @@ def _winograd_if_faster(
     return min(costs[0], key=most)
 
 
-def winograd_outruns(
-    window: tuple[tuple[int, int], tuple[int, int]],
+def outruns_bfloat16(
+    axes: Sequence[tuple[int, int | None, int, int, int, int | None]],
     channels: int,
     out_channels: int,
-    out_sizes: Sequence[tuple[int, int]],
     target: Target,
+    *,
+    winograd: bool,
 ) -> bool:
-    """Whether Winograd of float32 takes less time than direct sums at the core's rate of bfloat16, for outputs of all
-    these sizes. window: the kernel, and its dilations; of one group."""
-    kernel, dilations = window
-    for size in out_sizes:
-        if not channels or not out_channels or 0 in size:
-            return False
-        costs = _winograd_costs(kernel, dilations, kernel, 1, channels, out_channels, size, target)
-        direct = costs.pop(None) / _DIRECT_SHARE
-        if min(costs.values(), default=direct) * target.core.bfloat16_rate >= direct:
-            return False
-    return True
+    """Whether a convolution of one group takes less time in float32, by Winograd if that is allowed or by sums that
+    leave out what reads padding, than by sums over all taps at the core's rate of bfloat16.
+
+    axes: the kernel, the padding before, stride, dilation, and the sizes of the output and of the input (None: not
+    known) along both.
+    """
+    kernel, _, strides, dilations, size, _ = ((down, across) for down, across in zip(*axes, strict=True))
+    taps = [_read_taps(*axis) for axis in axes]
+    if not channels or not out_channels or 0 in size or 0 in taps:
+        return False
+    costs = _winograd_costs(kernel, dilations, taps, 1, channels, out_channels, size, target)
+    direct = costs.pop(None) / _DIRECT_SHARE
+    least = min((direct, *costs.values())) if winograd and strides == (1, 1) else direct
+    all_taps = kernel[0] * kernel[1] / (taps[0] * taps[1])
+    return bool(least * target.core.bfloat16_rate < direct * all_taps)
 
 
 def _winograd_costs(
