@@ -100,10 +100,6 @@ class AmxSpec(KernelSpec):
         """Rows that go through all panels together where w stays in the second-level cache."""
         return 2 * TILE
 
-    def near_group(self, unit: Any) -> Any:
-        """The same, where tasks have whole multiples of `unit` rows."""
-        return self.near_rows
-
     @property
     def step(self) -> int:
         """Elements of a row in a cache line and in a row of a tile: what a step multiplies of each row and column."""
@@ -194,7 +190,7 @@ class AmxSpec(KernelSpec):
         column_tasks = larger(smaller(panels, columns_most, -(-wanted // row_tasks)), 1)
         units_each, columns_each = larger(-(-units // row_tasks), 1), larger(-(-panels // column_tasks), 1) * self.width
         task_rows = units_each if self.by_bands else units_each * unit
-        group = self.near_group(unit) if self.prefetch_distance else units_each * larger(unit, 1)
+        group = self.near_rows if self.prefetch_distance else units_each * larger(unit, 1)
         return self.SIZES.following(
             sizes,
             task_rows=task_rows,
