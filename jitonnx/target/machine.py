@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from jitonnx.support.records import dataclass
+from jitonnx.target import tuning
 from jitonnx.target.cores import Core, core_named, core_of_host
 from jitonnx.target.cpu import CpuNeeded, cpu_needed, described, this_machine
 
@@ -85,11 +86,10 @@ class Target:
         """How many steps ahead of its use a panel of weights is asked for, into the first-level cache.
 
         panel_bytes: of the whole panel, None where it is taken for a large one. 0 where the panel stays in that cache,
-        or the others keep up with the products. 8 to 24 steps were measured to be alike, and asking for what is near to
-        cost 3 to 6 %.
+        or the others keep up with the products.
         """
         stays = panel_bytes is not None and panel_bytes <= self.l1_bytes // 2
-        return 24 if self.waits_for_l3 and not stays else 0
+        return tuning.PREFETCH_STEPS if self.waits_for_l3 and not stays else 0
 
     @property
     def converts_halves(self) -> bool:

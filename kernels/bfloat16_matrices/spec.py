@@ -48,7 +48,7 @@ class Bfloat16MatricesSpec(OfMatrices, Bfloat16Spec):
 
 @dataclass(frozen=True)
 class Bfloat16PackingSpec(KernelSpec):
-    """y[matrix] = x[matrix], packed as `Bfloat16Spec.pack` does it, one after the other. A task is TASK_PANELS."""
+    """y[matrix] = x[matrix], packed as `Bfloat16Spec.pack` does it, one after the other. A task is some panels."""
 
     width: int
     x_type: str

@@ -12,15 +12,11 @@ from jitonnx.kernels.parts.layouts import WindowProduct
 from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
+from jitonnx.target import tuning
 
 if TYPE_CHECKING:
     from jitonnx.target.machine import Target
 
-_TASKS = 16
-_TASK_PRODUCTS = 1 << 18
-"""Products that are some 5 microseconds of work."""
-_BAND_BYTES = 256 << 10
-"""Input rows of a task: they are to stay in the second-level cache."""
 _PIXELS = 8
 
 
@@ -79,9 +75,9 @@ class DepthwiseIntegerSpec(KernelSpec):
 
     def complete(self, sizes: WindowProduct) -> DepthwiseIntegerSizes:
         row = sizes.out_width * sizes.channels * self.kernel[0] * self.kernel[1]
-        tasks = larger(smaller(sizes.out_height * row // _TASK_PRODUCTS, _TASKS), 1)
+        tasks = larger(smaller(sizes.out_height * row // tuning.INTEGER_DEPTHWISE_TASK_PRODUCTS, tuning.TASKS), 1)
         width = self.reach(larger(-(-sizes.out_width // self.pixels) * self.pixels, 1), 1)
-        fitting = larger(_BAND_BYTES // larger(width * sizes.channels * self.strides[0], 1), 1)
+        fitting = larger(tuning.INTEGER_DEPTHWISE_BAND_BYTES // larger(width * sizes.channels * self.strides[0], 1), 1)
         rows = larger(smaller(-(-sizes.out_height // tasks), fitting), 1)
         return DepthwiseIntegerSizes.following(sizes, task_rows=rows, band_width=width)
 

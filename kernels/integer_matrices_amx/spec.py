@@ -89,7 +89,7 @@ class IntegerMatricesAmxSpec(OfMatrices):
 
 @dataclass(frozen=True)
 class IntegerPackingSpec(KernelSpec):
-    """y[matrix] = x[matrix], packed as `IntegerMatricesAmxSpec` has it, one after the other. A task is TASK_PANELS."""
+    """y[matrix] = x[matrix], packed as `IntegerMatricesAmxSpec` has it, one after the other. A task is some panels."""
 
     width: int
     signed: bool

@@ -19,15 +19,13 @@ from jitonnx.kernels.parts.packing import blocks, copy_columns, for_each, zeros
 from jitonnx.kernels.parts.sizes import below, larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
+from jitonnx.target import tuning
 
 if TYPE_CHECKING:
     from jitonnx.target.machine import Target
 
 BITS = (2, 4, 8)
 BLOCKS = (16, 32, 64, 128, 256)
-FEW_ROWS = 8
-"""Products of so many rows at most widen the matrix in registers, once for every 4 rows; those of more widen a panel of
-it into scratch memory, as float32, which all their rows are multiplied with."""
 CHUNK = 16
 """Elements of a row that are quantised at a time: they take whole words, however few bits the matrix has."""
 DIGITS = 3
@@ -38,10 +36,6 @@ VECTORS = 4
 """Vectors of a packed panel: so many independent sums hide the latency of adding to one."""
 TILE_VECTORS = 2
 """Vectors of a tile of many rows: the panel of 8192 rows takes 1 MB of the second-level cache with AVX-512."""
-_TASKS = 16
-_LEAST_ROWS = 48
-_LEAST_ROUNDED_ROWS = 256
-"""Rows that make it worth while to widen a panel once more, for another task."""
 
 
 class RowsBuffers(Arguments):
@@ -67,8 +61,8 @@ class RowsSpec(KernelSpec):
     [m][blocks][2]: factor (1 without digits) and sum of each block. A block with NaN or infinities has the factor NaN
     or infinity, and digits of 0, so that results are NaN.
 
-    More rows than FEW_ROWS are there only with one digit, or if `rounded`: left [m][elements] is bfloat16 then, and
-    factors go unwritten.
+    More rows than `tuning.NBITS_FEW_ROWS` are there only with one digit, or if `rounded`: left [m][elements] is
+    bfloat16 then, and factors go unwritten.
 
     Task: a row.
     """
@@ -97,7 +91,7 @@ class RowsSpec(KernelSpec):
     @property
     def most_rows(self) -> int | None:
         """How many rows are quantised, and have factors; None: all."""
-        return None if self.digits == 1 else FEW_ROWS
+        return None if self.digits == 1 else tuning.NBITS_FEW_ROWS
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -111,7 +105,7 @@ class RowsSpec(KernelSpec):
         return elements * ((m + 2 * TILE) * 2 if self.rounded else few * self.itemsize)
 
     def tasks(self, sizes: RowsSizes) -> int:
-        return sizes.m if self.rounded or self.digits == 1 else sizes.m * below(sizes.m, FEW_ROWS + 1)
+        return sizes.m if self.rounded or self.digits == 1 else sizes.m * below(sizes.m, tuning.NBITS_FEW_ROWS + 1)
 
     def work(self, sizes: RowsSizes) -> Work:
         elements = self.tasks(sizes) * sizes.k
@@ -204,7 +198,7 @@ class NBitsSpec(KernelSpec):
     @property
     def few_rows(self) -> int:
         """Products of so many rows are those of few; one digit makes all of them so (0: it is not asked)."""
-        return 0 if self.digits == 1 else FEW_ROWS
+        return 0 if self.digits == 1 else tuning.NBITS_FEW_ROWS
 
     def padded(self, k: Any) -> Any:
         """k in whole blocks."""
@@ -212,8 +206,8 @@ class NBitsSpec(KernelSpec):
 
     def complete(self, sizes: NBitsGiven) -> NBitsSizes:
         panels = -(-sizes.n // self.width)
-        least_rows = _LEAST_ROUNDED_ROWS if self.rounded else _LEAST_ROWS
-        parts = larger(1, smaller(-(-_TASKS // panels), sizes.m // least_rows))
+        least_rows = tuning.NBITS_LEAST_ROUNDED_ROWS if self.rounded else tuning.NBITS_LEAST_ROWS
+        parts = larger(1, smaller(-(-tuning.TASKS // panels), sizes.m // least_rows))
         few = below(sizes.m, self.few_rows + 1)
         least = -(-sizes.m // parts)
         rows = -(-least // self.rows[0]) * self.rows[0]
@@ -227,7 +221,7 @@ class NBitsSpec(KernelSpec):
         panel = self.padded(sizes.k) * self.width // VECTORS * TILE_VECTORS
         if self.digits == 1:
             return 0
-        return (1 - below(sizes.m, FEW_ROWS + 1)) * (SUMS_BYTES + 2 * panel if self.rounded else 4 * panel)
+        return (1 - below(sizes.m, tuning.NBITS_FEW_ROWS + 1)) * (SUMS_BYTES + 2 * panel if self.rounded else 4 * panel)
 
     def work(self, sizes: NBitsSizes) -> Work:
         elements = sizes.n * self.padded(sizes.k)

@@ -8,7 +8,6 @@ from jitonnx.ir.computation.lowering import Statement
 from jitonnx.ir.dims import concrete
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
-from jitonnx.kernels.integer.spec import FEW_ROWS
 from jitonnx.kernels.integer_matrices.spec import MatricesBuffers, choose_matrices
 from jitonnx.kernels.integer_matrices_amx.spec import IntegerPackingSpec, choose_tile_matrices
 from jitonnx.kernels.parts.layouts import LINE
@@ -18,6 +17,7 @@ from jitonnx.plan.selection.amx_matrices import ComputedProduct, along_an_axis
 from jitonnx.plan.selection.integer import HOW, is_shifted
 from jitonnx.plan.selection.products import matrix_rows, product_sizes, size_text, two_loops
 from jitonnx.plan.tensor import StridedTensor, broadcast_to
+from jitonnx.target import tuning
 
 if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
@@ -58,7 +58,7 @@ def product_of_matrices(planner: Planner, group: Group, statement: Statement) ->
 def _takes_tiles(planner: Planner, left: Value) -> bool:
     """Whether the CPU has tile registers, and there are rows enough."""
     rows = concrete(left.shape[-2])
-    return planner.target.integer_products == "tiles" and (rows is None or rows > FEW_ROWS)
+    return planner.target.integer_products == "tiles" and (rows is None or rows > tuning.INTEGER_FEW_ROWS)
 
 
 def _product_of_tiles(
