@@ -201,9 +201,10 @@ class OpenedModel:
         return CompiledModel(self.title, self.description, engine)
 
     def warm_up(self) -> RunnableProgram | None:
-        """The program of a model that runs with one set of shapes only; None for others."""
-        engine = self.made
-        if engine is None or engine.only_shapes is None or engine.foreign:
+        """The program of a model that runs with one set of shapes only; None for others, and for one that is compiled
+        in the background, whose errors are the next run's, however soon they come."""
+        engine = self.main.engine
+        if in_background(engine) or engine.only_shapes is None or engine.foreign:
             return None
         with explained():
             main, shapes = self.main, engine.only_shapes
