@@ -52,10 +52,12 @@ def narrow_for_products(*parts: SSAValue) -> SSAValue:
     first, *others = parts
     for other in others:
         first = SSAValue(first.builder, first.element, _joined(first.builder, first.value, other.value))
-    lanes = first.lanes or 1
-    if not first.target.bfloat16_products or not (first.target.on_arm or lanes % 16 == 0):
-        return narrow_bfloat16(first)
-    return _converted(first, types.uint16, _narrow_by_fptrunc if first.target.on_arm else _narrow_by_avx512)
+    lanes, target = first.lanes or 1, first.target
+    if target.on_arm and target.bfloat16_products:
+        return _converted(first, types.uint16, _narrow_by_fptrunc)
+    if target.rounds_to_bfloat16 and lanes % 16 == 0:
+        return _converted(first, types.uint16, _narrow_by_avx512)
+    return narrow_bfloat16(first)
 
 
 def widen_bfloat16_apart(bits: SSAValue) -> SSAValue:

@@ -155,6 +155,16 @@ def add_dot_products(total: SSAValue, left: SSAValue, right: SSAValue, kind: str
     return total.like(_named_call(builder, name, typ, [total.value, *bytes_of]))
 
 
+def add_pair_products(
+    builder: llvm_ir.IRBuilder, total: llvm_ir.Value, left: llvm_ir.Value, right: llvm_ir.Value
+) -> llvm_ir.Value:
+    """total, 16 float32, + Σ left * right of the two bfloat16 in each 32 bits, by vdpbf16ps of AVX512-BF16: denormal
+    numbers count as 0, and the products are added one after the other."""
+    pairs = llvm_ir.VectorType(llvm_ir.BfloatType(), 32)
+    operands = [total, builder.bitcast(left, pairs), builder.bitcast(right, pairs)]
+    return _named_call(builder, "llvm.x86.avx512bf16.dpbf16ps.512", total.type, operands)
+
+
 def _named_call(
     builder: llvm_ir.IRBuilder, name: str, result: llvm_ir.Type, arguments: Sequence[llvm_ir.Value]
 ) -> llvm_ir.Value:

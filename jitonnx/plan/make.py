@@ -7,6 +7,7 @@ again, for one with less fusion or with fewer nodes.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Collection, Sequence
 
 from jitonnx.ir.computation import computations as c
@@ -24,6 +25,7 @@ from jitonnx.plan.planner import Planner, UnplannableError
 from jitonnx.plan.precision import NO_BFLOAT16, in_bfloat16
 from jitonnx.plan.region import region_call
 from jitonnx.plan.selection import selector_of, takes_epilogue, takes_scaling
+from jitonnx.plan.selection.convolution import outruns_dots
 from jitonnx.plan.storage_types import place_halves
 from jitonnx.plan.tensor import Buffer, StridedTensor, apply_view, orders_around, row_major
 from jitonnx.target.machine import Target
@@ -66,7 +68,8 @@ def _planned(lowered: Lowered, target: Target, choices: Choices, apart: Collecti
     asked = choices.precision == "bfloat16"
     if target.bfloat16_products and not plain:
         packs = target.bfloat16_products == "tiles"
-        lowered = in_bfloat16(lowered, takes_epilogue, exactly=not asked, packs=packs)
+        outruns = functools.partial(outruns_dots, target=target, choices=choices)
+        lowered = in_bfloat16(lowered, takes_epilogue, outruns, exactly=not asked, packs=packs)
     elif asked:
         notes.append(NO_BFLOAT16)
     groups = fuse(lowered, takes_epilogue, takes_scaling, apart)

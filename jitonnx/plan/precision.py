@@ -23,8 +23,9 @@ from jitonnx.ir.graph import Node, Value
 from jitonnx.ir.types import TensorType
 
 NO_BFLOAT16 = (
-    "bfloat16 was asked for; products and convolutions are done in float32, as the CPU has no matrix instructions for "
-    "bfloat16 (AMX, AArch64's bfmmla), or this process may not use them"
+    "bfloat16 was asked for; products and convolutions are done in float32, as the CPU has no instructions that "
+    "multiply bfloat16 faster (AMX, AVX512-BF16 at twice float32's rate, AArch64's bfmmla), or this process may not "
+    "use them"
 )
 _LEAST_PRODUCTS = 1 << 9
 """Elements of the weights from which on bfloat16 is faster, in a convolution, which has many rows."""
@@ -48,15 +49,26 @@ _SHARED_COLUMNS = 768
 
 
 def in_bfloat16(
-    lowered: Lowered, takes_epilogue: Callable[[Statement], bool], *, exactly: bool, packs: bool
+    lowered: Lowered,
+    takes_epilogue: Callable[[Statement], bool],
+    outruns: Callable[[Statement], bool],
+    *,
+    exactly: bool,
+    packs: bool,
 ) -> Lowered:
     """The same statements with products and convolutions in bfloat16 where that is faster.
 
-    exactly: only those whose operands are numbers of bfloat16 anyway, as in models of that type. packs: computed
-    matrices are packed in a run, so that products of two of them are among these.
+    outruns: whether a convolution takes less time in float32. exactly: only those whose operands are numbers of
+    bfloat16 anyway, as in models of that type. packs: computed matrices are packed in a run, so that products of two of
+    them are among these.
     """
     given_out = _given_out(lowered)
-    chosen = {s: made for s in lowered.statements if (made := _in_bfloat16(s, given_out, packs=packs)) is not None}
+    made = {s: _in_bfloat16(s, given_out, packs=packs) for s in lowered.statements}
+    chosen = {
+        s: computation
+        for s, computation in made.items()
+        if computation is not None and not (isinstance(computation, c.Bfloat16Convolution) and outruns(s))
+    }
     if exactly:
         numbers = _numbers(lowered) if chosen else set()
         chosen = {

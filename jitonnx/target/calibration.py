@@ -24,7 +24,7 @@ _LINE = 64  # bytes of a cache line, and of the widest vector
 _LATENCY = 4  # cycles of an FMA, or 5
 UNROLL = 8  # vectors a step of reading: enough loads in flight, few enough for 16 registers
 _PAGE = 4096
-_SECONDS = 0.004  # of each of five measurements, and no more than one call longer
+_SECONDS = 0.004  # of each of six measurements, and no more than one call longer
 _ROUND_SECONDS = 0.0005  # short against the turns of other processes; the best round counts
 _SIZES = {"l1": 16 << 10, "l3": 6 << 20, "memory": 48 << 20}
 """Bytes to read of each: in the first-level cache; beyond any second-level one; beyond many third-level ones."""
@@ -37,11 +37,11 @@ def calibrated(vector_bytes: int, vector_registers: int) -> Core:
     identity = cpu_identity()
     if identity is None:
         return _measured(vector_bytes, vector_registers)
-    cache, key = KernelCache(), f"core {vector_bytes} {identity}"
+    cache, key = KernelCache(), f"core with bfloat16 {vector_bytes} {identity}"
     kept = cache.get(key)
     if kept is not None:
-        fmas, loads, l3_bytes, memory_bytes = kept.decode().split()
-        return Core(int(fmas), int(loads), float(l3_bytes), float(memory_bytes))
+        fmas, loads, *others = kept.decode().split()
+        return Core(int(fmas), int(loads), *map(float, others))
     core = _measured(vector_bytes, vector_registers)
     cache.put(key, " ".join(map(str, core)).encode())
     return core
@@ -56,7 +56,9 @@ def _measured(vector_bytes: int, vector_registers: int) -> Core:
         cpu=described().name, features=described().features, opt=3
     )
     lanes, chains = vector_bytes // 4, vector_registers * 3 // 4
+    dots = vector_bytes == _LINE and "+avx512bf16" in described().features.split(",")
     text = fma_ir("one", lanes, 1) + fma_ir("many", lanes, chains, declare=False) + read_ir("read", lanes)
+    text += bfloat16_ir("dots", chains) if dots else ""
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(text), machine)
     engine.finalize_object()
     stepping = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
@@ -66,6 +68,10 @@ def _measured(vector_bytes: int, vector_registers: int) -> Core:
     at_once = chains * _per_second(lambda steps: many(state.ctypes.data, steps))
     in_turn = _per_second(lambda steps: one(state.ctypes.data, steps))
     fmas = max(1, int(at_once / in_turn / _LATENCY + 0.25))
+    bfloat16_rate = 0.0
+    if dots:
+        pairs = stepping(engine.get_function_address("dots"))
+        bfloat16_rate = round(2 * chains * _per_second(lambda steps: pairs(state.ctypes.data, steps)) / at_once, 2)
     vectors = {}
     for place, size in _SIZES.items():
         data, pieces = _aligned(size), size // (UNROLL * vector_bytes)
@@ -76,7 +82,7 @@ def _measured(vector_bytes: int, vector_registers: int) -> Core:
         vectors[place] = pieces * UNROLL * _per_second(passes)
     loads = max(fmas, round(vectors["l1"] / at_once * fmas))  # no core has fewer
     l3_bytes, memory_bytes = (round(vectors[place] * vector_bytes / at_once, 2) for place in ("l3", "memory"))
-    return Core(fmas, loads, l3_bytes, memory_bytes)
+    return Core(fmas, loads, l3_bytes, memory_bytes, bfloat16_rate)
 
 
 def _aligned(size: int) -> np.ndarray:
@@ -111,6 +117,15 @@ def fma_ir(name: str, lanes: int, chains: int, *, declare: bool = True) -> str:
     step = f"call {vector} {intrinsic}({vector} %x, {vector} {half}, {vector} {one})"
     declaration = f"declare {vector} {intrinsic}({vector}, {vector}, {vector})" if declare else ""
     return declaration + chains_ir(name, vector, chains, one, step)
+
+
+def bfloat16_ir(name: str, chains: int) -> str:
+    """name(state, steps): `steps` times x = x + the sums of pairs of products of bfloat16 on every chain of 16 float32,
+    by AVX512-BF16; stores the chains."""
+    vector, pairs, intrinsic = "<16 x float>", "<32 x bfloat>", "@llvm.x86.avx512bf16.dpbf16ps.512"
+    step = f"call {vector} {intrinsic}({vector} %x, {pairs} zeroinitializer, {pairs} zeroinitializer)"
+    declaration = f"declare {vector} {intrinsic}({vector}, {pairs}, {pairs})"
+    return declaration + chains_ir(name, vector, chains, "zeroinitializer", step)
 
 
 def chains_ir(name: str, vector: str, chains: int, first: str, step: str) -> str:

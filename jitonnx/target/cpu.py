@@ -103,6 +103,7 @@ _NAMED = {
     "skylake-avx512": [*_V4, *_CRYPTOGRAPHY, "adx"],
     "skx": [*_V4, *_CRYPTOGRAPHY, "adx"],
     "cascadelake": [*_V4, *_CRYPTOGRAPHY, "adx", "avx512vnni"],
+    "cooperlake": [*_V4, *_CRYPTOGRAPHY, "adx", "avx512vnni", "avx512bf16"],
     "icelake-server": [*_V4, *_CRYPTOGRAPHY, *_ICE_LAKE],
     "sapphirerapids": [*_V4, *_CRYPTOGRAPHY, *_ICE_LAKE, "avx512bf16", "avx512fp16", "avxvnni"],
     "znver1": _ZEN,

@@ -20,13 +20,15 @@ _CPUS_WITH_AVX512 = (
     "skylake-avx512",
     "skx",
     "cascadelake",
+    "cooperlake",
     "icelake-server",
     "sapphirerapids",
     "znver4",
     "znver5",
 )
 _CPUS_WITH_VBMI2 = ("icelake-server", "sapphirerapids", "znver4", "znver5")
-_CPUS_WITH_VNNI = ("cascadelake", *_CPUS_WITH_VBMI2)
+_CPUS_WITH_VNNI = ("cascadelake", "cooperlake", *_CPUS_WITH_VBMI2)
+_CPUS_WITH_BFLOAT16_DOTS = ("cooperlake", "sapphirerapids", "znver4", "znver5")
 _CPUS_WITH_AVX_VNNI = ("alderlake",)
 _CPUS_WITH_AVX2 = ("x86-64-v3", "haswell", "broadwell", "skylake", "alderlake", "znver1", "znver2", "znver3")
 _CPUS_WITH_SSE = ("x86-64-v2",)
@@ -38,7 +40,7 @@ _MODEST_CACHES = (32, 512, 4 << 10)
 _CACHES = {
     **dict.fromkeys(("haswell", "broadwell", "skylake"), (32, 256, 8 << 10)),
     "alderlake": (48, 1280, 30 << 10),
-    **dict.fromkeys(("skylake-avx512", "skx", "cascadelake"), (32, 1024, 22 << 10)),
+    **dict.fromkeys(("skylake-avx512", "skx", "cascadelake", "cooperlake"), (32, 1024, 22 << 10)),
     "icelake-server": (48, 1280, 36 << 10),
     "sapphirerapids": (48, 2048, 105 << 10),
     **{"znver1": (32, 512, 8 << 10), "znver2": (32, 512, 16 << 10), "znver3": (32, 512, 32 << 10)},
@@ -147,15 +149,20 @@ class Target:
     @property
     def bfloat16_products(self) -> str:
         """How it multiplies bfloat16 much faster than float32, one of `jitonnx.kernels.bfloat16.spec.PRODUCTS`; "" if
-        it does not. CPUs with AMX have AVX512-BF16, too, which alone has half the speed of float32 on Intel's."""
+        it does not. CPUs with AMX have AVX512-BF16, too, whose speed is a matter of the core."""
         if self.on_arm:
             return "matrices" if self._has("bf16", otherwise=self.cpu in _CPUS_WITH_MATRIX_PRODUCTS) else ""
-        tiles = (
-            self.vector_bytes == 64
-            and self._has("amx-bf16", otherwise=False)
-            and self._has("avx512bf16", otherwise=False)
-        )
-        return "tiles" if tiles else ""
+        if not self.rounds_to_bfloat16:
+            return ""
+        if self._has("amx-bf16", otherwise=False):
+            return "tiles"
+        return "dots" if self.core.bfloat16_rate > 1 else ""
+
+    @property
+    def rounds_to_bfloat16(self) -> bool:
+        """Whether it rounds float32 to bfloat16 by one instruction, but denormal numbers to 0 (AVX512-BF16)."""
+        dots = self.cpu in _CPUS_WITH_BFLOAT16_DOTS
+        return self.vector_bytes == 64 and self._has("avx512bf16", otherwise=dots)
 
     @property
     def shifts_pairs(self) -> bool:

@@ -2,41 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 from jitonnx.emit import types
-from jitonnx.emit.builder import Kernel, KernelBuilder, Variable, remainder, smaller
+from jitonnx.emit.builder import Kernel, KernelBuilder, Pointer, Variable, remainder, smaller
 from jitonnx.emit.epilogue import Epilogue, Stage
 from jitonnx.emit.ssa import SSAValue
+from jitonnx.kernels.bfloat16.dots import RowSums
 from jitonnx.kernels.bfloat16.matrices import HEIGHTS, Sums
-from jitonnx.kernels.bfloat16.spec import STRIP, Bfloat16Buffers, Bfloat16Spec, BfmmlaSpec
+from jitonnx.kernels.bfloat16.spec import STRIP, Bfloat16Buffers, Bfloat16Spec, BfmmlaSpec, DotsSpec
 from jitonnx.kernels.parts.amx_kernel import AmxKernel, Block
 from jitonnx.kernels.parts.amx_packing import rounded_step
 from jitonnx.kernels.parts.amx_rows import Copying
 from jitonnx.kernels.parts.layouts import LINE, TILE
+from jitonnx.kernels.parts.microkernel import CHAINED_OPERATIONS, emit_finish
 
 
 def build(spec: Bfloat16Spec, lanes: int, epilogue: Stage | None = None) -> Kernel:
     """The kernel of `spec` for vectors of `lanes` float32."""
-    by_matrices = isinstance(spec, BfmmlaSpec)
-    if not by_matrices and lanes * 4 != LINE:
-        raise ValueError(f"Bug: CPUs with tiles have vectors of {LINE} bytes, not of {lanes} float32")
+    kernel = kernel_of(spec)
+    if kernel is not _Matrices and lanes * 4 != LINE:
+        raise ValueError(f"Bug: CPUs of x86 with products of bfloat16 have vectors of {LINE} bytes, not {4 * lanes}")
     if epilogue is None and spec.result != "float32":
         raise ValueError(f"Bug: sums are float32, not {spec.result}, without an epilogue")
 
     def body(code: KernelBuilder, begin: SSAValue, end: SSAValue) -> None:
-        (_Matrices if by_matrices else Bfloat16Kernel)(code, spec, applied_to(code, spec, lanes, epilogue)).emit(
-            begin, end
-        )
+        kernel(code, spec, applied_to(code, spec, lanes, epilogue)).emit(begin, end)
 
     return body
 
 
+def kernel_of(spec: Bfloat16Spec) -> type[Bfloat16Kernel]:
+    """What emits the kernel of a spec."""
+    if isinstance(spec, DotsSpec):
+        return DotsKernel
+    return _Matrices if isinstance(spec, BfmmlaSpec) else Bfloat16Kernel
+
+
 def applied_to(code: KernelBuilder, spec: Bfloat16Spec, lanes: int, epilogue: Stage | None) -> Epilogue:
-    """An epilogue as kernels apply it. What is rounded to bfloat16 fills a cache line where tiles are stored."""
-    whole = spec.result == "bfloat16" and not isinstance(spec, BfmmlaSpec)
-    most = spec.width if whole else lanes
-    return Epilogue.widest(code, epilogue, types.float32, lanes, most, ELEMENTS[spec.result])
+    """An epilogue as kernels apply it. What is rounded to bfloat16 fills a cache line where it can."""
+    whole = spec.result == "bfloat16" and not isinstance(spec, BfmmlaSpec) and spec.width % (2 * lanes) == 0
+    most = 2 * lanes if whole else lanes
+    made = Epilogue.widest(code, epilogue, types.float32, lanes, most, ELEMENTS[spec.result])
+    if isinstance(spec, DotsSpec) and made.lanes > lanes and made.operations >= CHAINED_OPERATIONS:
+        return Epilogue(
+            code, epilogue, types.float32, lanes, ELEMENTS[spec.result]
+        )  # of many rows, in single registers
+    return made
 
 
 ELEMENTS = {"bfloat16": types.uint16, "float32": types.float32}
@@ -59,6 +72,120 @@ class Bfloat16Kernel(AmxKernel):
     def copying(self, matrix: SSAValue) -> Copying:
         outside = self.code.number(types.uint16, 0, self.spec.step)
         return Copying(self.code, self.size, self.left(matrix), outside, rounded_step, self.spec.planes)
+
+
+class DotsKernel(Bfloat16Kernel):
+    """Sums in vector registers, of a few rows and a panel of columns at a time, which go to the epilogue from there."""
+
+    TILES = False
+
+    def __init__(self, code: KernelBuilder, spec: DotsSpec, epilogue: Epilogue) -> None:
+        super().__init__(code, spec, epilogue)
+        self._dots, self.together = spec, spec.heights[0]
+
+    def inner(self, code: KernelBuilder) -> DotsKernel:
+        return type(self)(code, self._dots, self.epilogue)
+
+    def working(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def finish_last(self, before: Block[Variable]) -> None:
+        """Tiles are finished as they come."""
+
+    def within_group(self, r: SSAValue) -> SSAValue:
+        return remainder(r, self.code.integer(self._dots.near_rows))
+
+    def emit_panel(
+        self,
+        before: Block[Variable],
+        matrix: SSAValue,
+        pixel: SSAValue,
+        first: SSAValue,
+        last: SSAValue,
+        count: SSAValue,
+        column: SSAValue,
+        fetches: SSAValue,
+        pace: SSAValue,
+    ) -> None:
+        """Rows first, …, last - 1 of the task times one panel: the highest tiles, then those for what remains."""
+        code = self.code
+        w = self.right(matrix).at(column / self.spec.width * (self.steps * (self.spec.width * LINE)))
+        if self.spec.by_taps:
+            width, across = self.size.out_width, self.across
+            with code.loop((last + (across - 1)) / across, first / across) as line:
+                start = line * across
+                self._tiles(matrix, pixel + line * width - start, start, start + width, count, column, w)
+        else:
+            self._tiles(matrix, pixel, first, last, count, column, w)
+
+    def _tiles(
+        self,
+        matrix: SSAValue,
+        pixel: SSAValue,
+        first: SSAValue,
+        last: SSAValue,
+        count: SSAValue,
+        column: SSAValue,
+        w: Pointer,
+    ) -> None:
+        """Rows first, …, last - 1, of which row r is output pixel `pixel` + r."""
+        code, heights, done = self.code, self._dots.heights, first
+        for number, height in enumerate(heights):
+            high = (last - done + (height - 1 - heights[-1])) / height * height
+            end = last if number == len(heights) - 1 else done + high
+            with code.loop(end, done, height) as r:
+                x, pitch = self.tile(matrix, pixel, r, count)
+                arguments: list[SSAValue | Pointer] = [matrix, pixel + r, last - r, column, x, pitch, w]
+                code.subroutine(f"tile.{height}", arguments, self._writing(height), inline=False)
+            done = end
+
+    def _writing(self, height: int) -> Callable[..., None]:
+        def write(
+            code: KernelBuilder,
+            matrix: SSAValue,
+            row: SSAValue,
+            live: SSAValue,
+            column: SSAValue,
+            x: Pointer,
+            pitch: SSAValue,
+            w: Pointer,
+        ) -> None:
+            self.inner(code)._write_tile(height, matrix, row, live, column, x, pitch, w)
+
+        return write
+
+    def _write_tile(
+        self,
+        height: int,
+        matrix: SSAValue,
+        row: SSAValue,
+        live: SSAValue,
+        column: SSAValue,
+        x: Pointer,
+        pitch: SSAValue,
+        w: Pointer,
+    ) -> None:
+        """A tile: its sums, the epilogue, and into y. live: the rows of it that count."""
+        code, size, lanes = self.code, self.size, self.epilogue.lanes
+        sums = RowSums(code, height, self.spec.width)
+        if self.spec.by_taps:
+            done = code.variable(code.integer(0))
+            with self.each_step() as offset:
+                sums.add(x.at(offset), pitch, w.at(done.get() * (self.spec.width * LINE)), code.integer(LINE // 4))
+                done.set(done.get() + 1)
+        else:
+            sums.add(x, pitch, w, (self.elements + 1) / 2)
+        emit_finish(
+            code,
+            self.epilogue,
+            shape=(height, self.spec.width // lanes),
+            sums=sums.vectors(lanes),
+            c=self.result(matrix).at(row * size.y_pixel + column).value,
+            ldc=size.y_pixel.value,
+            active=(size.out_channels - column).value,
+            place=(matrix, row, column),
+            rows_live=live.value,
+        )
 
 
 class _Matrices(Bfloat16Kernel):

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from jitonnx.emit.arguments import Arguments, Buffer, result
-from jitonnx.kernels.parts.amx_products import AmxSizes, AmxSpec, chosen, written_out
-from jitonnx.kernels.parts.bfloat16 import TILE_FEATURES, rounded
+from jitonnx.kernels.parts.amx_products import AmxSizes, AmxSpec, chosen, whole, written_out
+from jitonnx.kernels.parts.bfloat16 import DOT_FEATURES, TILE_FEATURES, rounded
+from jitonnx.kernels.parts.sizes import larger
 from jitonnx.support.records import dataclass
 
-PRODUCTS = ("tiles", "matrices")
-"""How products are summed: of matrices in tile registers (AMX), or of 2 x 4 and 4 x 2 numbers (AArch64's bfmmla)."""
+PRODUCTS = ("tiles", "matrices", "dots")
+"""How products are summed: of matrices in tile registers (AMX), or of 2 x 4 and 4 x 2 numbers (AArch64's bfmmla), or of
+pairs of numbers in each lane of a vector (AVX512-BF16's vdpbf16ps)."""
 STEP = 32
 """Elements of a row in a cache line."""
 STRIP = 8
@@ -90,6 +92,63 @@ class BfmmlaSpec(Bfloat16Spec):
         return (self.width // STRIP, STRIP // 2, 2, depth // 4, 4), (0, 3, 1, 2, 4)
 
 
+@dataclass(frozen=True)
+class DotsSpec(Bfloat16Spec):
+    """Sums by dot products of pairs of numbers, in vector registers through to the epilogue.
+
+    Nothing is asked for ahead: `fetched` is 0.
+    """
+
+    heights: tuple[int, ...] = (6,)
+    """Rows of a tile: the usual, and what does for those that are left."""
+
+    GFLOPS = 400
+    TASK_PRODUCTS = 1 << 20
+    ROWS_BYTES, ALL_ROWS_BYTES, NEAR_BYTES = 256 << 10, 512 << 10, 512 << 10
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        return DOT_FEATURES
+
+    @property
+    def unit_rows(self) -> int:
+        return _UNIT_ROWS
+
+    @property
+    def near_rows(self) -> int:
+        return _UNIT_ROWS
+
+    def near_group(self, unit: Any) -> Any:
+        return whole(self.near_rows, larger(unit, 1)) if self.by_taps else self.near_rows
+
+    @property
+    def packing(self) -> tuple[str, bool, int]:
+        return f"{self.family} dots", self.by_taps, self.width
+
+    def layout(self, depth: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """[pair][column][2]: what an element of a row is multiplied with, and the next one, lies side by side."""
+        return (self.width, depth // 2, 2), (1, 0, 2)
+
+
+_UNIT_ROWS = 48
+"""A multiple of all usual heights of tiles."""
+_TILES_OF_DOTS = {64: 6, 48: 8, 32: 12, 16: 16}
+"""Columns of a panel, and the rows of a tile: 24 sums of 32 registers, or 16."""
+
+
+def _choose_dots(way: str, columns: int, weight_bytes: int, rows: int | None) -> dict[str, Any]:
+    """The widest panel that pads columns least, and tiles of the height that leaves the rows least."""
+    width = min(_TILES_OF_DOTS, key=lambda width: -(-columns // width) * width)
+    most = _TILES_OF_DOTS[width]
+    if rows is None or way == "padded":
+        heights: tuple[int, ...] = (most, 2)
+    elif rows <= most:
+        heights = (max(rows, 1),)
+    else:
+        heights = (most, rows % most) if rows % most else (most,)
+    return {"width": width, "heights": heights, "prefetch_distance": weight_bytes < DotsSpec.NEAR_BYTES}
+
+
 def choose(
     products: str, way: str, columns: int, taps: Sequence[int], rows: int | None, x_type: str, result: str
 ) -> Bfloat16Spec:
@@ -98,7 +157,11 @@ def choose(
 
     products: one of PRODUCTS.
     """
-    blocks = chosen(way, columns, math.prod(taps) * columns * 2, rows if products == "tiles" else None)
+    weight_bytes = math.prod(taps) * columns * 2
+    if products == "dots":
+        blocks = _choose_dots(way, columns, weight_bytes, rows)
+        return DotsSpec(way, x_type=x_type, result=result, window=written_out(way, taps, STEP), **blocks)
+    blocks = chosen(way, columns, weight_bytes, rows if products == "tiles" else None)
     if products == "tiles":
         return Bfloat16Spec(way, x_type=x_type, result=result, window=written_out(way, taps, STEP), **blocks)
     blocks = {name: blocks[name] for name in blocks if name in ("width", "prefetch_distance")}

@@ -31,6 +31,8 @@ _NARROW_GROUPS = (2, 4, 8)
 channels, a vector of AVX-512, the direct kernel needs no permutations and is as fast."""
 
 
+_DIRECT_SHARE = 0.9
+"""Winograd is to take no more than so much of the time of direct sums."""
 _REST_SUMS = 8
 """Sums of the tiles that end rows: no fewer, or a core would wait for its results."""
 
@@ -205,6 +207,31 @@ def _winograd_if_faster(
     return min(costs[0], key=most)
 
 
+def outruns_bfloat16(
+    axes: Sequence[tuple[int, int | None, int, int, int, int | None]],
+    channels: int,
+    out_channels: int,
+    target: Target,
+    *,
+    winograd: bool,
+) -> bool:
+    """Whether a convolution of one group takes less time in float32, by Winograd if that is allowed or by sums that
+    leave out what reads padding, than by sums over all taps at the core's rate of bfloat16.
+
+    axes: the kernel, the padding before, stride, dilation, and the sizes of the output and of the input (None: not
+    known) along both.
+    """
+    kernel, _, strides, dilations, size, _ = ((down, across) for down, across in zip(*axes, strict=True))
+    taps = [_read_taps(*axis) for axis in axes]
+    if not channels or not out_channels or 0 in size or 0 in taps:
+        return False
+    costs = _winograd_costs(kernel, dilations, taps, 1, channels, out_channels, size, target)
+    direct = costs.pop(None) / _DIRECT_SHARE
+    least = min((direct, *costs.values())) if winograd and strides == (1, 1) else direct
+    all_taps = kernel[0] * kernel[1] / (taps[0] * taps[1])
+    return bool(least * target.core.bfloat16_rate < direct * all_taps)
+
+
 def _winograd_costs(
     kernel: tuple[int, int],
     dilations: tuple[int, int],
@@ -229,7 +256,7 @@ def _winograd_costs(
     if waits:
         direct *= 0.95 * tile_cost(14, 2, target) / 28
         direct = _waiting(4 * kernel[0] * kernel[1] * own * out_channels, direct, target)
-    costs: dict[WinogradSpec | None, float] = {None: 0.9 * direct}
+    costs: dict[WinogradSpec | None, float] = {None: _DIRECT_SHARE * direct}
     if groups > 1 and (own_outputs % lanes or part_block):
         return costs
     for outputs in _winograd_tiles(kernel, narrow=waits):

@@ -84,6 +84,8 @@ class AmxKernel:
         taps = size.kernel_height * size.kernel_width
         self.elements = size.channels * (1 if spec.by_taps else taps)
         self.tap_steps = (self.elements + (spec.step - 1)) / spec.step
+        self.together = TILE
+        """Rows that are read together, in place or, where fewer are left, as a copy."""
         self.in_tiles = self.TILES and spec.way == "copied"
         self.step_bytes = TILE * LINE if self.in_tiles else LINE
         """A step of a row of x and the next lie so far apart."""
@@ -158,11 +160,15 @@ class AmxKernel:
                     fetches = one_if(first_call & first.equals(0))
                     self._prepare_group(matrix, pixel, first, last)
                     with code.loop(end_column, first_column, self.spec.width) as column:
-                        self._emit_panel(before, matrix, pixel, first, last, count, column, fetches, pace)
-            self.put_sums()
-            last_block = Block(*(variable.get() for variable in before))
-            self.begin_epilogue(last_block)
-            self.finish_rest(last_block, code.variable(code.integer(0)))
+                        self.emit_panel(before, matrix, pixel, first, last, count, column, fetches, pace)
+            self.finish_last(before)
+
+    def finish_last(self, before: Block[Variable]) -> None:
+        """Finishes the last block of a call."""
+        self.put_sums()
+        last_block = Block(*(variable.get() for variable in before))
+        self.begin_epilogue(last_block)
+        self.finish_rest(last_block, self.code.variable(self.code.integer(0)))
 
     def fetch(self, matrix: SSAValue, column: SSAValue) -> None:
         """Asks for the beginning of a panel, while rows are copied."""
@@ -201,7 +207,7 @@ class AmxKernel:
             return
         first, count = self._rows_of(number)
         if spec.way == "in place":  # those that do not fill a tile
-            rest = remainder(count, code.integer(TILE))
+            rest = remainder(count, code.integer(self.together))
             copying.rows(self.rows, first + (count - rest), rest, self.elements)
             return
         with code.if_then(size.task_columns < size.out_channels):
@@ -243,7 +249,7 @@ class AmxKernel:
                 copying.im2col(target, lines, row, column, count, self.elements)
             at.set(at.get() + count)
 
-    def _emit_panel(
+    def emit_panel(
         self,
         before: Block[Variable],
         matrix: SSAValue,
@@ -373,10 +379,14 @@ class AmxKernel:
                 pixels = i * size.dilation_height * self.across + j * size.dilation_width
                 yield pixels * size.row_bytes + step * LINE
 
+    def within_group(self, r: SSAValue) -> SSAValue:
+        """The number of the task's row r in its group."""
+        return r & (self.spec.near_rows - 1)
+
     def tile(self, matrix: SSAValue, pixel: SSAValue, r: SSAValue, count: SSAValue) -> tuple[Pointer, SSAValue]:
         """Where the tile of x from the task's row r on lies, and how many bytes its rows are apart."""
         code, size, spec = self.code, self.size, self.spec
-        within = r & (2 * TILE - 1) if spec.prefetch_distance else r
+        within = self.within_group(r) if spec.prefetch_distance else r
         if spec.way == "im2col":
             return self.rows.at(within * size.row_bytes), size.row_bytes
         if spec.way in ("copied", "gathered"):
@@ -387,7 +397,7 @@ class AmxKernel:
         if spec.way == "padded":
             return self.rows.at(r * size.row_bytes), size.row_bytes
         x = self.left(matrix).at((pixel + r) * size.x_pixel).as_bytes()
-        part = r + TILE > count
+        part = r + self.together > count
         return x.unless(part, self.rows), select(part, size.row_bytes, size.x_pixel * self.spec.ITEM_BYTES)
 
     def finish_rest(self, block: Block[SSAValue], finished: Variable) -> None:

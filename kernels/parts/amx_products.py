@@ -80,7 +80,23 @@ class AmxSpec(KernelSpec):
     """Rows of a task that are copied: they are to stay in the second-level cache, 2 MB where there are tiles."""
     ALL_ROWS_BYTES: ClassVar[int] = 3 << 19
     """They may be as many if they are all rows, or read where they lie: large weights then come once."""
+    NEAR_BYTES: ClassVar[int] = tuning.AMX_NEAR_BYTES
+    """Weights of a task up to this size stay in the second-level cache from block to block of rows."""
     PRESCHEDULED = True
+
+    @property
+    def unit_rows(self) -> int:
+        """Rows that tasks have whole multiples of, but for the last ones."""
+        return self.high * TILE
+
+    @property
+    def near_rows(self) -> int:
+        """Rows that go through all panels together where w stays in the second-level cache."""
+        return 2 * TILE
+
+    def near_group(self, unit: Any) -> Any:
+        """The same, where tasks have whole multiples of `unit` rows."""
+        return self.near_rows
 
     @property
     def step(self) -> int:
@@ -152,13 +168,13 @@ class AmxSpec(KernelSpec):
                 most = larger(tuning.AMX_BAND_BYTES // larger(sizes.stride_height * line_bytes, 1), 1)
             outer, least = sizes.images, 2 * halo
         else:
-            unit, outer = self.high * TILE, self.products(sizes)
+            unit, outer = self.unit_rows, self.products(sizes)
             units = -(-self.product_rows(sizes) // unit)
             all_fit = self.way == "in place" or below(units * unit * row_bytes, self.ALL_ROWS_BYTES + 1)
             each = self.ROWS_BYTES + all_fit * (self.ALL_ROWS_BYTES - self.ROWS_BYTES)
             most, least = larger(each // larger(unit * row_bytes, 1), 1), 1
         panels = -(-n // self.width)
-        prefetch_distance = below(depth * n * self.ITEM_BYTES, tuning.AMX_NEAR_BYTES)
+        prefetch_distance = below(depth * n * self.ITEM_BYTES, self.NEAR_BYTES)
         wanted = larger(
             smaller(units * unit * outer * depth * n // self.TASK_PRODUCTS, tuning.TASKS) // larger(outer, 1), 1
         )
@@ -176,7 +192,7 @@ class AmxSpec(KernelSpec):
         column_tasks = larger(smaller(panels, columns_most, -(-wanted // row_tasks)), 1)
         units_each, columns_each = larger(-(-units // row_tasks), 1), larger(-(-panels // column_tasks), 1) * self.width
         task_rows = units_each if self.by_bands else units_each * unit
-        group = 2 * TILE if self.prefetch_distance else units_each * larger(unit, 1)
+        group = self.near_group(unit) if self.prefetch_distance else units_each * larger(unit, 1)
         return self.SIZES.following(
             sizes,
             task_rows=task_rows,

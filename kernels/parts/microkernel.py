@@ -32,9 +32,9 @@ _STEPS, _LEAST_SUMS = 2, 8
 some 26 instructions of a step with AVX2, more than a core begins beside 12 multiply-adds: two steps a round took 0.94
 to 0.98 of the time (0.96 to 1.0 with AVX-512), four as long. Fewer sums wait for themselves or for b: one row of 2048 x
 1000 from the third-level cache took 1.11 of the time."""
-# Of an epilogue with more operations than _CHAINED_OPERATIONS, LLVM would do one operation for all registers of a tile
+# Of an epilogue with more operations than CHAINED_OPERATIONS, LLVM would do one operation for all registers of a tile
 # before the next, and put what does not fit into registers onto the stack: so only _CHAINS of them are open at a time.
-_CHAINED_OPERATIONS, _CHAINS = 5, 4
+CHAINED_OPERATIONS, _CHAINS = 5, 4
 
 
 def emit_accumulate(
@@ -82,18 +82,18 @@ def emit_accumulate(
         """The sums with the products of the next steps. pointers: where the walks are."""
         b_at, a_walks = pointers[0], pointers[1 + len(asked) :]
         for step in range(steps):
-            row = _further(builder, b_at, b_step, step)
-            panel = [_load_vector(builder, row, v * lanes, count) for v, count in enumerate(counts)]
+            row = further(builder, b_at, b_step, step)
+            panel = [load_vector(builder, row, v * lanes, count) for v, count in enumerate(counts)]
             if stored:
                 panel = [widen(SSAValue(builder, types.uint16, bits), stored).value for bits in panel]
             if prefetch_distance:  # each step for itself: Winograd's weights from memory came later two at a time
-                _ask_for_panel(builder, _further(builder, b_at, b_step, prefetch_distance + step), vectors * lanes)
+                _ask_for_panel(builder, further(builder, b_at, b_step, prefetch_distance + step), vectors * lanes)
             for place, (_, each) in zip(pointers[1:], asked, strict=False):
-                emit_prefetch(builder, _further(builder, place, each, step))
+                emit_prefetch(builder, further(builder, place, each, step))
             if places is None:
-                a_at = {name: _further(builder, at, a_step, step) for name, at in zip(starts, a_walks, strict=True)}
+                a_at = {name: further(builder, at, a_step, step) for name, at in zip(starts, a_walks, strict=True)}
             else:
-                listed = builder.load(_further(builder, a_walks[0], _I64(1), step))
+                listed = builder.load(further(builder, a_walks[0], _I64(1), step))
                 a_at = {name: builder.gep(start, [listed]) for name, start in starts.items()}
             factors = (builder.load(builder.gep(a_at[first.reference], [offset])) for first, offset in offsets)
             current = _rank_one_update(builder, element, current, factors, panel)
@@ -101,7 +101,7 @@ def emit_accumulate(
 
     together = steps_of_round(builder.module.triple, len(sums), whole=counts[-1] == lanes)
     whole = builder.and_(k, _I64(-together))
-    done = _accumulate_loop(builder, walks, sums, whole, together, products)
+    done = accumulate_loop(builder, walks, sums, whole, together, products)
     if together == 1 or (isinstance(k, llvm_ir.Constant) and k.number is not None and k.number % together == 0):
         return done
     before, last, after = builder.block, *map(builder.append_basic_block, ("tile.last", "tile.done"))
@@ -117,7 +117,7 @@ def emit_accumulate(
     return list(ends)
 
 
-def _accumulate_loop(
+def accumulate_loop(
     builder: llvm_ir.IRBuilder,
     walks: Sequence[tuple[llvm_ir.Value, llvm_ir.Value]],
     sums: Sequence[llvm_ir.Value],
@@ -137,7 +137,7 @@ def _accumulate_loop(
     current = [_new_phi(builder, value.type, before, value) for value in sums]
     following = products(pointers, list(current), steps)
     for pointer, (_, step) in zip(pointers, walks, strict=True):
-        pointer.add_incoming(builder.advanced(_further(builder, pointer, step, steps)), loop)
+        pointer.add_incoming(builder.advanced(further(builder, pointer, step, steps)), loop)
     for phi, value in zip(current, following, strict=True):
         phi.add_incoming(value, loop)
     fewer = builder.sub(left, _I64(steps))
@@ -158,7 +158,7 @@ def steps_of_round(triple: str, sums: int, *, whole: bool = True) -> int:
     return _STEPS if whole and sums >= _LEAST_SUMS and not _on_arm(triple) else 1
 
 
-def _further(builder: llvm_ir.IRBuilder, pointer: llvm_ir.Value, step: llvm_ir.Value, steps: int) -> llvm_ir.Value:
+def further(builder: llvm_ir.IRBuilder, pointer: llvm_ir.Value, step: llvm_ir.Value, steps: int) -> llvm_ir.Value:
     """A pointer after so many steps."""
     return builder.gep(pointer, [builder.mul(step, _I64(steps))]) if steps else pointer
 
@@ -261,7 +261,7 @@ def _vector_pointer(
     return builder.bitcast(where, llvm_ir.VectorType(pointer.type.pointee, lanes).as_pointer())
 
 
-def _load_vector(builder: llvm_ir.IRBuilder, pointer: llvm_ir.Value, index: int, lanes: int) -> llvm_ir.Value:
+def load_vector(builder: llvm_ir.IRBuilder, pointer: llvm_ir.Value, index: int, lanes: int) -> llvm_ir.Value:
     loaded = builder.load(_vector_pointer(builder, pointer, index, lanes))
     loaded.align = _element_bytes(pointer)
     return loaded
@@ -337,7 +337,7 @@ def emit_finish_whole(
             where = [batch, builder.add(row, builder.mul(row_step, _I64(r)))]
             where += [builder.add(column, _I64(v * lanes)), _I64(lanes)]
             x = sums[r * vectors + v]
-            if epilogue.operations >= _CHAINED_OPERATIONS and r >= _CHAINS:
+            if epilogue.operations >= CHAINED_OPERATIONS and r >= _CHAINS:
                 x = opaque(builder, x, results[r - _CHAINS])
             results.append(epilogue.emit(code, x, where))
         for c_row, y in zip(c_rows, results, strict=True):

@@ -14,7 +14,7 @@ from jitonnx.emit.half import narrow_bfloat16
 from jitonnx.emit.ssa import SSAValue
 from jitonnx.kernels.bfloat16.kernel import build
 from jitonnx.kernels.bfloat16.matrices import HEIGHTS
-from jitonnx.kernels.bfloat16.spec import STRIP, Bfloat16Spec, choose
+from jitonnx.kernels.bfloat16.spec import STRIP, Bfloat16Spec, DotsSpec, choose
 from jitonnx.kernels.parts.amx_products import chosen
 from jitonnx.kernels.parts.bfloat16 import rounded
 from jitonnx.kernels.parts.layouts import WindowProduct
@@ -22,9 +22,12 @@ from jitonnx.target.machine import host
 from tests.kernels.harness import Compiled, assembly
 from tests.kernels.layouts import row_product, window_product
 from tests.kernels.windows import convolved
-from tests.targets import named, needs_bfloat16_products, needs_bfloat16_tiles
+from tests.targets import named, needs_bfloat16_tiles
 
-PRODUCTS = host().bfloat16_products
+TARGET = next((t for t in (host(), named("znver4")) if t.bfloat16_products and not t.needed.problem()), host())
+"""This CPU, or as what else it can be taken that multiplies bfloat16."""
+PRODUCTS = TARGET.bfloat16_products
+needs_products = pytest.mark.skipif(not PRODUCTS, reason="this CPU has no instructions for products of bfloat16")
 
 
 def widened(bits: np.ndarray) -> np.ndarray:
@@ -40,7 +43,7 @@ def as_half(
 @functools.cache
 def compiled(spec: Bfloat16Spec) -> Compiled:
     stage = as_half if spec.result == "bfloat16" else None
-    return Compiled(build(spec, host().lanes(4), stage), host(), prescheduled=spec.prescheduled)
+    return Compiled(build(spec, TARGET.lanes(4), stage), TARGET, prescheduled=spec.prescheduled)
 
 
 def aligned(array: np.ndarray) -> np.ndarray:
@@ -96,7 +99,7 @@ SIZES = [
 ]
 
 
-@needs_bfloat16_products
+@needs_products
 @pytest.mark.parametrize("x_type", ["float32", "bfloat16"])
 @pytest.mark.parametrize("result", ["float32", "bfloat16"])
 @pytest.mark.parametrize("whole", [True, False])
@@ -105,7 +108,7 @@ def test_products_of_rows_that_are_copied(x_type: str, result: str, whole: bool)
         product("copied", m, n, k, x_type, result, gap=m % 3, whole=whole)
 
 
-@needs_bfloat16_products
+@needs_products
 @pytest.mark.parametrize("result", ["float32", "bfloat16"])
 def test_products_of_rows_in_place(result: str) -> None:
     for m, n, k in [(1, 40, 32), (16, 31, 64), (17, 33, 32), (31, 64, 96), (50, 17, 160), (129, 800, 1024)]:
@@ -121,7 +124,7 @@ def test_rounding() -> None:
     assert np.isnan(widened(rounded(strange))).all()
 
 
-@needs_bfloat16_products
+@needs_products
 def test_activations_are_rounded_to_the_nearest() -> None:
     random = np.random.default_rng(0)
     x = random.standard_normal((40, 64)).astype(np.float32)
@@ -157,7 +160,7 @@ CONVOLUTIONS = [
 ]
 
 
-@needs_bfloat16_products
+@needs_products
 @pytest.mark.parametrize("x_type", ["float32", "bfloat16"])
 @pytest.mark.parametrize("way", ["gathered", "im2col", "padded", "padded, high"])
 @pytest.mark.parametrize("gap", [0, 5])
@@ -217,7 +220,7 @@ def test_images_in_planes(x_type: str, channels: int) -> None:
         np.testing.assert_array_equal(y, expected.reshape(-1, 40))
 
 
-@needs_bfloat16_products
+@needs_products
 def test_empty() -> None:
     for m, n, k in [(0, 4, 3), (3, 4, 0)]:
         for way in ("copied", "in place"):
@@ -228,7 +231,11 @@ def test_empty() -> None:
 
 
 def test_what_cpus_have() -> None:
-    ways = {"": ("haswell", "sapphirerapids", "neoverse-n1", "apple-m1"), "matrices": ("neoverse-v1", "neoverse-v2")}
+    ways = {
+        "": ("haswell", "cascadelake", "sapphirerapids", "neoverse-n1", "apple-m1"),
+        "matrices": ("neoverse-v1", "neoverse-v2"),
+        "dots": ("znver4", "znver5", "cooperlake"),
+    }
     for way, names in ways.items():
         assert {named(name).bfloat16_products for name in names} == {way}
     tiles = replace(named("sapphirerapids"), features="+amx-bf16,+avx512bf16")
@@ -246,6 +253,19 @@ def test_sums_of_matrices_stay_in_registers(way: str) -> None:
     each = [rows // 2 * (STRIP // 2) * 2 for rows in HEIGHTS]  # two rows, two columns and four of eight elements
     assert {loop.multiply_adds for loop in loops} == set(each)
     assert not any(loop.stack_accesses for loop in loops)
+
+
+@pytest.mark.parametrize("way", ["in place", "copied", "gathered", "im2col", "padded"])
+@pytest.mark.parametrize("columns", [64, 48, 32, 16])
+def test_sums_of_pairs_stay_in_registers(way: str, columns: int) -> None:
+    target = named("znver4")
+    spec = choose(target.bfloat16_products, way, columns, (256,), None, "bfloat16", "float32")
+    assert isinstance(spec, DotsSpec)
+    text = assembly(build(spec, target.lanes(4)), target, spec.prescheduled)
+    loops = innermost_loops(text, r"\tvdpbf16ps\t.*%zmm", target)
+    assert {loop.multiply_adds for loop in loops} == {height * columns // 16 for height in spec.heights}
+    assert not any(loop.stack_accesses for loop in loops)
+    assert all(text.count("vbroadcastss") for loop in loops)
 
 
 def test_rounding_takes_an_instruction_for_a_vector() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 import jitonnx
 from jitonnx.ir.computation.lowering import lower
 from jitonnx.kernels.bfloat16.spec import Bfloat16Spec, BfmmlaSpec
-from jitonnx.kernels.parts.bfloat16 import TILE_FEATURES, rounded
+from jitonnx.kernels.parts.bfloat16 import DOT_FEATURES, TILE_FEATURES, rounded
 from jitonnx.model import load
 from jitonnx.passes.pipeline import optimize
 from jitonnx.plan.choices import Choices
@@ -91,12 +92,25 @@ def convolutions() -> tuple[bytes, dict[str, np.ndarray]]:
 @needs_bfloat16_products
 def test_convolutions() -> None:
     made, _ = convolutions()
-    run, exact = session(made), session(made, "float32")
+    run, exact = session(made, winograd="0"), session(made, "float32")
     assert sum(label.startswith("bfloat16") for label in labels(run)) == 4
     for shape in [(1, 48, 14, 14), (2, 48, 9, 21)]:
         feeds = {"x": random(*shape)}
         (y,), (expected,) = run.run(None, feeds), exact.run(None, feeds)
         assert 0 < np.abs(y - expected).max() < 1e-2 * np.abs(expected).max()
+
+
+def test_winograd_in_float32_stays_where_it_outruns_dot_products() -> None:
+    """Tile registers are faster than that; dot products at twice float32's rate where Winograd saves little."""
+    dots, tiles = named("znver5"), replace(named("sapphirerapids"), features="+amx-bf16,+avx512bf16")
+    for size, channels, expected in [(28, 128, ["Winograd"]), (7, 512, ["bfloat16"]), (1, 64, ["bfloat16"])]:
+        nodes = [node("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1])]
+        x, y = tensor("x", [1, channels, size, size]), tensor("y", [1, channels, size, size])
+        made = model(nodes, [x], [y], {"w": random(channels, channels, 3, 3)})
+        lowered = lower(load(made).graph)
+        for target, wanted in ((dots, expected), (tiles, ["bfloat16"])):
+            plan = make_plan(lowered, target, Choices(precision="bfloat16"))
+            assert [call.label.split()[0] for call in plan.calls if " 3x3" in call.label] == wanted
 
 
 @needs_bfloat16_products
@@ -117,7 +131,7 @@ def test_pooling_between_convolutions(size: int) -> None:
     ]
     outputs = [tensor("y", [1, 32, None, None]), tensor("z", [1, 32, None, None])]
     made = model(nodes, [tensor("x", [1, 16, 2 * size, 2 * size])], outputs, weights)
-    run, exact = session(made), session(made, "float32")
+    run, exact = session(made, winograd="0"), session(made, "float32")
     calls = run.engine.compiled.plan.calls
     pooled = [call.buffers.x.dtype.text for call in calls if call.label.startswith("max pool")]
     assert pooled == ["bfloat16" if size == 64 else "float"] * 2
@@ -373,8 +387,8 @@ def test_artifacts_say_what_they_need(tmp_path: Path) -> None:
     opened = jitonnx.load(str(tmp_path / "m.jitonnx"))
     feeds = {"x": random(2, 7, 64)}
     np.testing.assert_array_equal(opened.run(None, feeds)[0], run.run(None, feeds)[0])
-    needed = set(TILE_FEATURES) if host().bfloat16_products == "tiles" else {"bf16"}
-    assert needed <= run.engine.compiled.plan.features
+    needed = {"tiles": TILE_FEATURES, "dots": DOT_FEATURES, "matrices": ("bf16",)}[host().bfloat16_products]
+    assert set(needed) <= run.engine.compiled.plan.features
 
 
 @needs_bfloat16_products
@@ -433,5 +447,5 @@ def test_images_that_a_first_convolution_gives_out() -> None:
     assert not any(label.startswith("bfloat16") for label in labels(session(model(nodes, [image], [planes], weights))))
     nodes[-1] = node("Relu", ["p"], ["q"])
     nodes.append(node("Conv", ["q", "b"], ["y"], pads=[1, 1, 1, 1]))
-    made = session(model(nodes, [image], [planes], weights))
+    made = session(model(nodes, [image], [planes], weights), winograd="0")
     assert sum(label.startswith("bfloat16") for label in labels(made)) == 2

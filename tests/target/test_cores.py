@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from jitonnx.target import calibration, cores
-from jitonnx.target.cores import HALF_WIDTH, INTEL_SERVER, ZEN_4, ZEN_5, Core
+from jitonnx.target.cores import COOPER_LAKE, HALF_WIDTH, INTEL_SERVER, ZEN_4, ZEN_5, Core
 from jitonnx.target.machine import host, named, of_any_architecture
 
 
@@ -26,10 +26,22 @@ def test_known_kinds(vendor: str, family: str, vector_bytes: int, l2_bytes: int,
     assert cores._known(vendor, family, vector_bytes, l2_bytes) == expected
 
 
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [("avx512_vnni", INTEL_SERVER), ("avx512_bf16", COOPER_LAKE), ("avx512_bf16 avx512_vbmi2", INTEL_SERVER)],
+)
+def test_cooper_lake_is_told_by_its_flags(flags: str, expected: Core, monkeypatch: pytest.MonkeyPatch) -> None:
+    info = {"vendor_id": "GenuineIntel", "cpu family": "6", "flags": f"avx512f {flags}"}
+    monkeypatch.setattr(cores, "cpu_info", lambda: info)
+    monkeypatch.setattr(cores, "this_machine", lambda: ("x86_64", "linux"))
+    assert cores.core_of_host(64, 32, 1 << 20) == expected
+
+
 def test_named_cpus_do_not_depend_on_this_machine() -> None:
     assert named("znver4").core == ZEN_4
     assert named("sapphirerapids").core == INTEL_SERVER
     assert named("haswell").core == INTEL_SERVER
+    assert named("cooperlake").core == COOPER_LAKE
     assert named("znver3").core == HALF_WIDTH
 
 
@@ -52,6 +64,8 @@ def test_unknown_cores_are_measured_once(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert found.loads in range(1, 9)
     assert 0 < found.memory_bytes < 1000
     assert 0 < found.l3_bytes < 1000
+    assert 0 <= found.bfloat16_rate < 16
+    assert (found.bfloat16_rate > 0) == host().rounds_to_bfloat16
     monkeypatch.delattr(calibration, "_measured")
     assert cores.core_of_host(host().vector_bytes, host().vector_registers, host().l2_bytes) == found
 

@@ -81,6 +81,8 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
         way = way_of_rows(rows, x_row, STEP, as_taken=x.dtype is DType.BFLOAT16)
     else:
         way = way_of_windows(x.shape[1], given["out_width"], taps, strides, dilations, STEP)
+        if way == "padded" and planner.target.bfloat16_products == "dots":
+            way = "gathered"
     columns, channels, *_ = weights.shape
     spatial = tuple(range(2, rank))
     by_tap = replace(
@@ -95,7 +97,7 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
 
 def _planes(planner: Planner, x: StridedTensor, taps: Sequence[int], dilations: Sequence[int]) -> int:
     """How many planes an image of few channels lies in, if the kernel takes the taps of pixels out of these; else 0."""
-    if planner.target.bfloat16_products != "tiles" or x.rank != 4 or x.dtype is not DType.FLOAT or not in_planes(x):
+    if planner.target.bfloat16_products == "matrices" or x.rank != 4 or x.dtype is not DType.FLOAT or not in_planes(x):
         return 0
     channels = concrete(x.shape[1])
     if channels is None or not 1 < channels <= _FEW_PLANES:
@@ -105,6 +107,13 @@ def _planes(planner: Planner, x: StridedTensor, taps: Sequence[int], dilations: 
 
 _FEW_PLANES = 4
 """Planes whose pixels are put side by side as they are rounded, by some shuffles; of more, a copy is made."""
+
+
+_MEANS = {
+    "tiles": "sums in tile registers",
+    "matrices": "by products of small matrices",
+    "dots": "by dot products of pairs",
+}
 
 
 def _call(
@@ -140,7 +149,6 @@ def _call(
     assert y_row is not None, "Bug: the rows of a dense result are not evenly spaced"
     sizes = WindowProduct(**given, y_pixel=y_row)
     call = KernelCall(spec, Bfloat16Buffers(x=x, w=packed, y=y), sizes, label=f"bfloat16 {label}")
-    means = "sums in tile registers" if products == "tiles" else "by products of small matrices"
-    call.reason = "; ".join([f"operands rounded to bfloat16, {means}, x {way}", *group.reasons])
+    call.reason = "; ".join([f"operands rounded to bfloat16, {_MEANS[products]}, x {way}", *group.reasons])
     planner.epilogue(group, call, row_strides(rows))
     planner.call(call)

@@ -14,7 +14,7 @@ from jitonnx.ir.computation.lowering import Statement
 from jitonnx.ir.dims import COMMON_SIZES, DimLike, concrete, integers, known, product, usual
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
-from jitonnx.kernels.convolution.choose import choose_convolution, choose_depthwise_planes
+from jitonnx.kernels.convolution.choose import choose_convolution, choose_depthwise_planes, outruns_bfloat16
 from jitonnx.kernels.convolution.problem import ConvolutionBuffers, Problem
 from jitonnx.kernels.convolution.spec import (
     DepthwiseGiven,
@@ -65,7 +65,9 @@ from jitonnx.plan.tensor import (
 from jitonnx.target import tuning
 
 if TYPE_CHECKING:
+    from jitonnx.plan.choices import Choices
     from jitonnx.plan.planner import Planner, RowStrides
+    from jitonnx.target.machine import Target
 
 
 def convolution(planner: Planner, group: Group, statement: Statement) -> None:
@@ -381,6 +383,29 @@ def _kernel_spec(
         in_size=concrete_pair(x.shape[2:]),
         pads=concrete_pair(computation.pads_before, 0),
         usual_sizes=[pair([usual(dim, size) for dim in y.shape[2:]]) for size in COMMON_SIZES],
+    )
+
+
+def outruns_dots(statement: Statement, target: Target, choices: Choices) -> bool:
+    """Whether a convolution takes less time in float32 than in bfloat16, on a CPU that sums pairs of products of these
+    at some times the rate of float32: for all usual sizes of the output, if it is open."""
+    computation, (x, weights) = statement.computation, statement.inputs[:2]
+    assert isinstance(computation, c.Convolution) and x is not None and weights is not None
+    if target.bfloat16_products != "dots" or len(weights.shape) > 4:
+        return False
+    out_channels, channels, *kernel = _image_shape(weights.shape)
+    windows = (pair(kernel), concrete_pair(computation.pads_before, 0), pair(integers(computation.strides)))
+    dilations, in_size = pair(integers(computation.dilations)), concrete_pair(x.shape[2:])
+    return all(
+        outruns_bfloat16(
+            list(zip(*windows, dilations, out_size, in_size, strict=True)),
+            channels,
+            out_channels,
+            target,
+            winograd=choices.winograd and not computation.exact,
+        )
+        for size in COMMON_SIZES
+        for out_size in [pair([usual(dim, size) for dim in statement.outputs[0].shape[2:]])]
     )
 
 
