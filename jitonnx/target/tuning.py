@@ -11,6 +11,10 @@ are explained beside them: `jitonnx.kernels.gemm.choose.tile_cost`, `jitonnx.ker
 depthwise planes), `jitonnx.kernels.parts.amx_products.chosen` and the bounds of `jitonnx.plan.precision`.
 """
 
+from __future__ import annotations
+
+from jitonnx.support.records import NamedTuple
+
 # Tasks: what a thread takes at a time. Taking one costs 20 to 100 ns, so 2 to 10 us of work.
 
 GRAIN_NANOSECONDS = 10_000
@@ -166,9 +170,6 @@ integers/]"""
 AMX_BAND_BYTES = 512 << 10
 """Rows of images that a task has in scratch memory: they are to stay in the second-level cache.
 [Granite Rapids; bench.operators convolution/ --precision bfloat16]"""
-AMX_NEAR_BYTES = 5 << 18
-"""Weights of a task up to this size stay in the second-level cache from block to block of rows.
-[Granite Rapids; bench.operators product/ --precision bfloat16]"""
 AMX_COPIED_COLUMNS = 512
 """Columns that a task has at least, or half of all, whose rows are copied: another thread copies them, too.
 [Granite Rapids; bench.operators product/ --precision bfloat16]"""
@@ -223,6 +224,32 @@ TILING_BANDS = 16
 """Bands where only a run tells the height and width of an image, or the rows of matrices, at most. [estimated]"""
 TILING_LARGER = 4
 """There are enough of them for images of so many times the usual number of pixels. [estimated]"""
+
+
+class WideProducts(NamedTuple):
+    """Products of windows and rows by instructions that sum several of them.
+
+    gflops: what a core does of them, roughly. task_products: of a task, some 5 microseconds of work. rows_bytes: rows
+    of a task that are copied, which are to stay in the second-level cache; all_rows_bytes: they may be as many if they
+    are all rows, or read where they lie, since large weights then come once. near_bytes: weights of a task up to this
+    size stay in the second-level cache from block to block of rows.
+    """
+
+    gflops: int
+    task_products: int
+    rows_bytes: int
+    all_rows_bytes: int
+    near_bytes: int
+
+
+TILE_PRODUCTS = WideProducts(1000, 1 << 22, 1 << 20, 3 << 19, 5 << 18)
+"""In tile registers (AMX), beside a second-level cache of 2 MB. [Granite Rapids; bench.operators product/ convolution/
+--precision bfloat16]"""
+SMALL_MATRIX_PRODUCTS = WideProducts(100, 1 << 19, 512 << 10, 1 << 20, 5 << 18)
+"""Of 2 x 4 and 4 x 2 bfloat16 (AArch64's bfmmla). [estimated]"""
+PAIR_PRODUCTS = WideProducts(400, 1 << 20, 256 << 10, 512 << 10, 512 << 10)
+"""Of pairs of bfloat16 in each lane (AVX512-BF16), beside a second-level cache of 1 MB. [Zen 5; bench.operators
+product/ convolution/ --precision bfloat16]"""
 
 # Prefetching: how far ahead weights and rows are asked for.
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from jitonnx.emit.arguments import Arguments, Buffer, Size, result
-from jitonnx.kernels.parts.bfloat16 import TILE_FEATURES
 from jitonnx.kernels.parts.layouts import LINE
 from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
 from jitonnx.target import tuning
+from jitonnx.target.products import BFLOAT16
 
 if TYPE_CHECKING:
     from jitonnx.target.machine import Target
@@ -119,7 +119,7 @@ class AttentionSpec(KernelSpec):
 
     @property
     def features(self) -> tuple[str, ...]:
-        return TILE_FEATURES if self.tiled else ()
+        return BFLOAT16["tiles"].features if self.tiled else ()
 
     def row_blocks(self, sizes: AttentionSizes) -> int:
         """Blocks that the query rows of a head are cut into, in whole tiles: only if there are few heads, and not so
@@ -218,7 +218,7 @@ def choose(
     if keys is not None and part is not None and max(keys, part) <= min(used):
         used = [min(used)]
     rows: tuple[int, ...] = (6, 1) if queries is None else (min(6, max(1, queries)),)
-    tiles = rounded and rows_lie and not packed and target.bfloat16_products == "tiles"
+    tiles = rounded and rows_lie and not packed and target.has_bfloat16_tiles
     if tiles and (queries is None or queries >= tuning.ATTENTION_TILED_ROWS):
         rows = (tuning.ATTENTION_TILED_ROWS, 1) if queries is None else (tuning.ATTENTION_TILED_ROWS,)
         widths = tuple(sorted(set(used), reverse=True))

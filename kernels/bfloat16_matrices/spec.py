@@ -12,10 +12,10 @@ from jitonnx.kernels.parts.amx_matrices import (
     blocks_of_matrices,
     packing_tasks,
 )
-from jitonnx.kernels.parts.bfloat16 import TILE_FEATURES
 from jitonnx.kernels.parts.layouts import UnaryBuffers
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
+from jitonnx.target.products import BFLOAT16
 
 _BYTES = {"bfloat16": 2, "float32": 4}
 
@@ -62,7 +62,7 @@ class Bfloat16PackingSpec(KernelSpec):
 
     @property
     def features(self) -> tuple[str, ...]:
-        return TILE_FEATURES
+        return BFLOAT16["tiles"].features
 
     def tasks(self, sizes: PackingSizes) -> int:
         return packing_tasks(sizes, self.width)

@@ -17,16 +17,11 @@ from jitonnx.kernels.parts.sizes import below, larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
 from jitonnx.target import tuning
+from jitonnx.target.products import INTEGERS, IntegerProducts
 
 if TYPE_CHECKING:
     from jitonnx.target.machine import Target
 
-GROUPS = {"tiles": 4, "signed matrices": 8, "dot": 4, "signed dot": 4, "byte pairs": 4, "pairs": 2, "words": 1}
-"""How products are summed, by the best that a CPU has, and how many products of one row and column an instruction sums
-in 32 bits: matrices in tile registers (AMX), matrices of 2 x 8 and 8 x 2 signed bytes (AArch64's smmla), dot products
-of bytes (VNNI: unsigned by signed; AArch64's sdot: both signed), of pairs of unsigned and signed bytes in 16 bits (two
-instructions, where weights let 16 bits hold the sums: `fits_byte_pairs`), of pairs of 16 bits (all x86), or one product
-after the other."""
 STEP = 64
 """Elements of a row of x in a cache line and in a row of a tile: scratch rows are multiples of it."""
 TILE_BYTES = 2 * 16 * 2 * 16 * 4
@@ -60,8 +55,7 @@ class IntegerSpec(KernelSpec):
     remains is done by the tile of the least height that suffices, or in several.
     """
 
-    multiply: str
-    """One of GROUPS."""
+    multiply: IntegerProducts
     rows: tuple[int, ...]
     """Tile heights, decreasing."""
     width: int
@@ -95,11 +89,11 @@ class IntegerSpec(KernelSpec):
 
     @property
     def group(self) -> int:
-        return GROUPS[self.multiply]
+        return INTEGERS[self.multiply].group
 
     @property
     def features(self) -> tuple[str, ...]:
-        return ("amx-int8", "amx-tile") if self.multiply == "tiles" else ()
+        return INTEGERS[self.multiply].features
 
     @property
     def step(self) -> int:

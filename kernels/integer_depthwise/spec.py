@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jitonnx.emit.arguments import Size
-from jitonnx.kernels.integer.spec import GROUPS, IntegerBuffers
+from jitonnx.kernels.integer.spec import IntegerBuffers
 from jitonnx.kernels.parts.layouts import WindowProduct
 from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
 from jitonnx.target import tuning
+from jitonnx.target.products import INTEGERS, IntegerProducts
 
 if TYPE_CHECKING:
     from jitonnx.target.machine import Target
@@ -39,8 +40,8 @@ class DepthwiseIntegerSpec(KernelSpec):
     all outputs that read this column multiply with their weights. The last vector of a pixel overlaps the one before.
     """
 
-    multiply: str
-    """A key of GROUPS, but for tiles."""
+    multiply: IntegerProducts
+    """Not by tiles."""
     kernel: tuple[int, int]
     strides: tuple[int, int]
     dilations: tuple[int, int]
@@ -62,7 +63,7 @@ class DepthwiseIntegerSpec(KernelSpec):
 
     @property
     def group(self) -> int:
-        return GROUPS[self.multiply]
+        return INTEGERS[self.multiply].group
 
     @property
     def words(self) -> int:
@@ -117,6 +118,6 @@ def choose_depthwise(
     result: str,
 ) -> DepthwiseIntegerSpec:
     """The kernel for these windows, all of whose taps are spelled out, on a CPU."""
-    others = {"tiles": "dot", "signed dot": "words", "signed matrices": "words"}
+    others: dict[IntegerProducts, IntegerProducts] = {"tiles": "dot", "signed dot": "words", "signed matrices": "words"}
     multiply = others.get(target.integer_products, target.integer_products)
     return DepthwiseIntegerSpec(multiply, kernel, strides, dilations, _PIXELS, signed, shifted, result)

@@ -15,6 +15,7 @@ from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
 from jitonnx.target import tuning
+from jitonnx.target.products import IntegerProducts
 
 if TYPE_CHECKING:
     from jitonnx.target.machine import Target
@@ -47,7 +48,7 @@ class IntegerMatricesSpec(KernelSpec):
     sign bits flipped where it is uint8.
     """
 
-    multiply: str
+    multiply: IntegerProducts
     """As IntegerSpec has it; so are the following five, of a and c."""
     rows: tuple[int, ...]
     width: int

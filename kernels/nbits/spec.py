@@ -6,24 +6,26 @@ A column of such a matrix has blocks of 16 to 256 numbers q, each with a scale s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
 from jitonnx.emit.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.bfloat16.spec import STEP
 from jitonnx.kernels.parts.amx_products import SUMS_BYTES
-from jitonnx.kernels.parts.bfloat16 import TILE_FEATURES
 from jitonnx.kernels.parts.layouts import TILE
 from jitonnx.kernels.parts.packing import blocks, copy_columns, for_each, zeros
 from jitonnx.kernels.parts.sizes import below, larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
 from jitonnx.target import tuning
+from jitonnx.target.products import BFLOAT16, ByteDots
 
 if TYPE_CHECKING:
     from jitonnx.target.machine import Target
 
+Multiply: TypeAlias = ByteDots | Literal["byte pairs", "float"]
+"""How few rows, or all of one digit, are multiplied."""
 BITS = (2, 4, 8)
 BLOCKS = (16, 32, 64, 128, 256)
 CHUNK = 16
@@ -95,7 +97,7 @@ class RowsSpec(KernelSpec):
 
     @property
     def features(self) -> tuple[str, ...]:
-        return TILE_FEATURES if self.rounded else ()
+        return BFLOAT16["tiles"].features if self.rounded else ()
 
     def left_bytes(self, m: Any, few: Any, elements: Any) -> Any:
         """Room for `left`, of m rows of so many elements in whole blocks. few: those of them that have factors.
@@ -156,7 +158,7 @@ class NBitsSpec(KernelSpec):
 
     bits: int
     block: int
-    multiply: str
+    multiply: Multiply
     width: int
     rows: tuple[int, ...]
     zeros: str = ""
@@ -178,7 +180,7 @@ class NBitsSpec(KernelSpec):
 
     @property
     def features(self) -> tuple[str, ...]:
-        return TILE_FEATURES if self.rounded else ()
+        return BFLOAT16["tiles"].features if self.rounded else ()
 
     @property
     def word(self) -> int:
@@ -266,8 +268,9 @@ def choose(
     Tiles of many rows are 12 x 2 vectors with 32 registers (24 sums, 2 of the panel, a factor), 6 x 2 with 16; of rows
     of int8 12 x 1 (as many sums of a block, and results) and 4 x 1, which pairs take with 32, too.
     """
-    rounded = rounded and target.bfloat16_products == "tiles" and block >= STEP
-    multiply, digits = target.byte_dots or "float", DIGITS if target.byte_dots else 0
+    rounded = rounded and target.has_bfloat16_tiles and block >= STEP
+    multiply: Multiply = target.byte_dots or "float"
+    digits = DIGITS if target.byte_dots else 0
     if quantised and not rounded:
         if not target.byte_dots and bits < 8 and not target.on_arm and target.vector_bytes >= 32:
             multiply = "byte pairs"

@@ -71,17 +71,10 @@ class AmxSpec(KernelSpec):
     """"unfolded": rows of taps and elements of each, where these are so few that the copy of each is written out; (0,
     0): a loop goes over them."""
 
-    GFLOPS: ClassVar[int] = 1000
+    GFLOPS: ClassVar[int] = tuning.TILE_PRODUCTS.gflops
+    FIGURES: ClassVar[tuning.WideProducts] = tuning.TILE_PRODUCTS
     ITEM_BYTES: ClassVar[int]
     """An element has so many bytes as products take it."""
-    TASK_PRODUCTS: ClassVar[int]
-    """Products that are some 5 microseconds of work."""
-    ROWS_BYTES: ClassVar[int] = 1 << 20
-    """Rows of a task that are copied: they are to stay in the second-level cache, 2 MB where there are tiles."""
-    ALL_ROWS_BYTES: ClassVar[int] = 3 << 19
-    """They may be as many if they are all rows, or read where they lie: large weights then come once."""
-    NEAR_BYTES: ClassVar[int] = tuning.AMX_NEAR_BYTES
-    """Weights of a task up to this size stay in the second-level cache from block to block of rows."""
     PRESCHEDULED = True
 
     @property
@@ -158,6 +151,7 @@ class AmxSpec(KernelSpec):
 
     def complete(self, sizes: WindowProduct) -> AmxSizes:
         depth, row_bytes, n = self.depth(sizes), self.row_bytes(sizes), sizes.out_channels
+        figures = self.FIGURES
         line_bytes = whole(padded_width(sizes) * sizes.channels * self.ITEM_BYTES, LINE) + LINE
         if self.by_bands:
             unit, units = (padded_width(sizes) if self.by_taps else sizes.out_width), sizes.out_height
@@ -170,13 +164,13 @@ class AmxSpec(KernelSpec):
         else:
             unit, outer = self.unit_rows, self.products(sizes)
             units = -(-self.product_rows(sizes) // unit)
-            all_fit = self.way == "in place" or below(units * unit * row_bytes, self.ALL_ROWS_BYTES + 1)
-            each = self.ROWS_BYTES + all_fit * (self.ALL_ROWS_BYTES - self.ROWS_BYTES)
+            all_fit = self.way == "in place" or below(units * unit * row_bytes, figures.all_rows_bytes + 1)
+            each = figures.rows_bytes + all_fit * (figures.all_rows_bytes - figures.rows_bytes)
             most, least = larger(each // larger(unit * row_bytes, 1), 1), 1
         panels = -(-n // self.width)
-        prefetch_distance = below(depth * n * self.ITEM_BYTES, self.NEAR_BYTES)
+        prefetch_distance = below(depth * n * self.ITEM_BYTES, figures.near_bytes)
         wanted = larger(
-            smaller(units * unit * outer * depth * n // self.TASK_PRODUCTS, tuning.TASKS) // larger(outer, 1), 1
+            smaller(units * unit * outer * depth * n // figures.task_products, tuning.TASKS) // larger(outer, 1), 1
         )
         row_tasks = larger(
             smaller(units // larger(least, 1), 1 + prefetch_distance * (wanted - 1)), -(-units // most), 1
@@ -307,7 +301,7 @@ def chosen(way: str, columns: int, weight_bytes: int, rows: int | None) -> dict[
     """width, near, fetched, once and high for so many columns, bytes of weights, and rows that all columns are
     multiplied with at once (None: known only at run time)."""
     width = TILE if columns <= TILE else 2 * TILE
-    if weight_bytes < tuning.AMX_NEAR_BYTES:
+    if weight_bytes < tuning.TILE_PRODUCTS.near_bytes:
         return {"width": width, "fetched": width}
     if way == "padded" and rows is not None and 3 * TILE < rows <= 4 * TILE:
         return {"width": TILE, "prefetch_distance": False, "fetched": TILE, "once": True, "high": 4}
