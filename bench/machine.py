@@ -24,10 +24,10 @@ from typing import Any, NamedTuple
 import llvmlite.binding as llvm
 import numpy as np
 
-from jitonnx.kernels.parts.bfloat16 import TILE_FEATURES
 from jitonnx.target.calibration import UNROLL, chains_ir, copy_ir, fma_ir, read_ir
 from jitonnx.target.cpu import available
 from jitonnx.target.machine import host, named
+from jitonnx.target.products import BFLOAT16, INTEGERS
 
 Clock = Callable[[], float]
 _PACKAGES = ["jitonnx", "numpy", "llvmlite", "protobuf", "onnx", "onnxruntime", "openvino"]
@@ -60,7 +60,7 @@ def byte_peak(threads: int = 1, rounds: int = 30, cpu: str = "host", clock: Cloc
     """
     target = named(cpu)
     kind = target.integer_products
-    if kind not in ("tiles", "dot") or (kind == "tiles" and available(_TILE_FEATURES) != set(_TILE_FEATURES)):
+    if kind not in ("tiles", "dot") or (kind == "tiles" and not _may_use(INTEGERS["tiles"].features)):
         return 4 * fma_peak(threads, rounds, cpu, clock)
     lanes, chains = target.lanes(4), target.vector_registers * 3 // 4
     operations = 4 * 2 * 16**2 * 64 if kind == "tiles" else 2 * 4 * lanes * chains
@@ -70,12 +70,16 @@ def byte_peak(threads: int = 1, rounds: int = 30, cpu: str = "host", clock: Cloc
 def bfloat16_peak(threads: int = 1, rounds: int = 30, cpu: str = "host", clock: Clock = time.perf_counter) -> float:
     """The best rate of products of bfloat16 that are summed in float32, in GFLOP/s, as `byte_peak` measures: by tile
     registers; on CPUs without those the FMA peak."""
-    if named(cpu).bfloat16_products != "tiles" or available(TILE_FEATURES) != set(TILE_FEATURES):
+    if not (named(cpu).has_bfloat16_tiles and _may_use(BFLOAT16["tiles"].features)):
         return fma_peak(threads, rounds, cpu, clock)
     return 4 * 2 * 16**2 * 32 * _dots_per_second(_bfloat16_kernel(), 0, threads, rounds, clock)
 
 
-_TILE_FEATURES = ("amx-int8", "amx-tile")
+def _may_use(features: Sequence[str]) -> bool:
+    """Whether this CPU has all of them, and the operating system lets this process use them."""
+    return available(features) == set(features)
+
+
 _TILE_STATE = 64 + 4096
 """Bytes: the configuration, and four tiles that are multiplied."""
 _TILE_CONFIGURATION = np.zeros(64, np.uint8)

@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from jitonnx.kernels.parts.bfloat16 import TILE_FEATURES
 from jitonnx.target.cpu import available, this_machine
 from jitonnx.target.machine import Target, host, of_any_architecture
+from jitonnx.target.products import BFLOAT16
 
 ON_X86_64 = this_machine()[0] == "x86_64"
 on_x86_64 = pytest.mark.skipif(not ON_X86_64, reason="is about CPUs of x86-64")
 
 
 needs_bfloat16_tiles = pytest.mark.skipif(
-    available(TILE_FEATURES) != set(TILE_FEATURES), reason="this CPU has no bfloat16 tiles"
+    available(BFLOAT16["tiles"].features) != set(BFLOAT16["tiles"].features), reason="this CPU has no bfloat16 tiles"
 )
 needs_bfloat16_products = pytest.mark.skipif(
     not host().bfloat16_products, reason="this CPU has no matrix instructions for bfloat16"

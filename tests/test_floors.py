@@ -14,7 +14,7 @@ ALLOWED = {
     "ir": {"errors", "support"},
     "target": {"support"},
     "emit": {"support", "target"},
-    "kernels": {"emit", "support"},
+    "kernels": {"emit", "support", "target"},
     "ops": {"ir", "support"},
     "passes": {"ir", "ops", "support"},
     "model": {"errors", "ir", "ops", "passes", "proto", "support"},
@@ -105,6 +105,15 @@ def test_of_emitting_the_runtime_knows_how_text_is_written() -> None:
     """Native functions are written with the same builder as kernels."""
     read = {module for path in folder("runtime").rglob("*.py") for module in imported(path)}
     assert {module for module in read if module.startswith("jitonnx.emit")} == {"jitonnx.emit.llvm_ir"}
+
+
+def test_of_the_cpu_kernels_know_tables_and_figures_alone() -> None:
+    """What a kernel is made for, its spec says; it never looks at the machine at hand."""
+    read = {module for path in folder("kernels").rglob("*.py") for module in imported(path)}
+    of_target = {module for module in read if module.startswith("jitonnx.target.")}
+    assert {module for module in of_target if not module.startswith("jitonnx.target.products.")} == {
+        "jitonnx.target.tuning"
+    }
 
 
 def test_every_folder_and_module_is_on_a_floor() -> None:

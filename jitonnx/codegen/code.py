@@ -87,7 +87,8 @@ def _of_numba() -> str:
 
 @functools.cache
 def _library_digest() -> str:
-    """A digest of the kernel library, of what it is written in, of this package, and of the expressions that it asks
-    and rewrites: code written anew is never taken from the cache."""
+    """A digest of the kernel library, of what it is written in, of the figures that it goes by, of this package, and
+    of the expressions that it asks and rewrites: code written anew is never taken from the cache."""
     packages = ("jitonnx.kernels", "jitonnx.emit", "jitonnx.ir.computation")
-    return source_digest(*map(package_folder, packages), os.path.dirname(__file__), cache=KernelCache())
+    target = (os.path.join(package_folder("jitonnx.target"), name) for name in ("tuning.py", "products.py"))
+    return source_digest(*map(package_folder, packages), *target, os.path.dirname(__file__), cache=KernelCache())

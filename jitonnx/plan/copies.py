@@ -16,9 +16,6 @@ from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.region import region_call
 from jitonnx.plan.tensor import StridedTensor
 
-COPY_COST = 0.4
-"""What an element costs that is copied to another layout, in multiply-adds of vectors."""
-
 
 def copy_call(
     source: StridedTensor, target: StridedTensor, *, label: str, reason: str, streams: bool = False

@@ -33,16 +33,8 @@ from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.region import RegionSpec
 from jitonnx.plan.tensor import Buffer, StridedTensor, dense_tensor, flat_rows
 from jitonnx.support.records import dataclass
+from jitonnx.target import tuning
 from jitonnx.target.machine import Target
-
-_SHARE = 4
-"""What lies between in a band takes the second-level cache's size over this at most."""
-_BANDS = 1.5
-"""Whole matrices take as many times that, at least: two bands of 196 x 672 took 1.02 of the time of all rows."""
-_WEIGHTS = 4
-"""The weights of a chain's products take at most that size over this."""
-_MOST = 16
-"""Bands of matrices whose number of rows only a run tells, at most."""
 
 
 def rows_in_bands(calls: list[KernelCall], target: Target) -> list[KernelCall]:
@@ -127,7 +119,7 @@ def _chain(calls: Sequence[KernelCall], place: int, uses: Counter[Buffer], targe
         link = _link(call)
         if link is None or (links and not _follows(links[-1], link, uses)):
             break
-        if sum(one.weights for one in (*links, link)) > target.l2_bytes // _WEIGHTS:
+        if sum(one.weights for one in (*links, link)) > target.l2_bytes // tuning.TILING_ROWS_WEIGHTS:
             break
         links.append(link)
     while links and not links[-1].heights:
@@ -155,15 +147,19 @@ def _rows_of_a_band(chain: Sequence[_Link], target: Target) -> DimLike | None:
     """None where cutting brings nothing."""
     if not chain:
         return None
-    memory, rows, each = target.l2_bytes // _SHARE, chain[0].rows, sum(link.row_bytes for link in chain[:-1])
+    memory, rows, each = (
+        target.l2_bytes // tuning.TILING_ROWS_SHARE_OF_L2,
+        chain[0].rows,
+        sum(link.row_bytes for link in chain[:-1]),
+    )
     heights = [height for link in chain for height in link.heights]
     step = lcm(*heights) if 2 * lcm(*heights) * each <= memory else max(heights)
-    if _fewest(rows) * each <= _BANDS * memory or step * each > memory:
+    if _fewest(rows) * each <= tuning.TILING_ROWS_BANDS * memory or step * each > memory:
         return None
     if isinstance(rows, int):
         bands = -(-rows * each // memory)
         return -(-rows // (bands * step)) * step
-    return maximum(memory // (each * step), ceil_divide(rows, _MOST * step)) * step
+    return maximum(memory // (each * step), ceil_divide(rows, tuning.TILING_BANDS * step)) * step
 
 
 def _fewest(rows: DimLike) -> int:
@@ -183,7 +179,7 @@ def _cut(chain: Sequence[_Link], rows: DimLike) -> list[KernelCall]:
     for link in chain:
         if isinstance(rows, int):
             link.in_tiles(rows)
-    number = -(-end // rows) if isinstance(end, int) and isinstance(rows, int) else _MOST
+    number = -(-end // rows) if isinstance(end, int) and isinstance(rows, int) else tuning.TILING_BANDS
     spans = [(band * rows, within(end - band * rows, rows)) for band in range(number)]
     return [link.band(band, *span, between) for band, span in enumerate(spans) for link in chain]
 

@@ -35,18 +35,8 @@ from jitonnx.kernels.pooling.spec import PoolBuffers, PoolSizes, PoolSpec
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.tensor import Buffer, StridedTensor, channels_last_order, dense_tensor, flat_rows, rows_of_images
 from jitonnx.support.records import NamedTuple, dataclass
+from jitonnx.target import tuning
 from jitonnx.target.machine import Target
-
-_SHARE = 2
-"""What lies between takes the second-level cache's size over this; 1 gained less, 4 as much."""
-_ONCE = 6
-"""So many rows are made once, at least, for one that is made twice."""
-_LONGEST = 3
-"""Kernels that go in turns, at most."""
-_MOST = 16
-"""Bands of an image whose height or width only a run tells, at most."""
-_LARGER = 4
-"""There are enough of them for images of so many times the usual number of pixels."""
 
 
 def in_bands(calls: list[KernelCall], target: Target) -> list[KernelCall]:
@@ -57,9 +47,9 @@ def in_bands(calls: list[KernelCall], target: Target) -> list[KernelCall]:
     result: list[KernelCall] = []
     place = 0
     while place < len(calls):
-        chain = _chain(calls[place : place + _LONGEST], uses)
+        chain = _chain(calls[place : place + tuning.TILING_LONGEST], uses)
         bands = _bands(chain, target)
-        if len(bands) < 2 and len(chain) == _LONGEST:
+        if len(bands) < 2 and len(chain) == tuning.TILING_LONGEST:
             chain = chain[:-1]
             bands = _bands(chain, target)
         if len(bands) < 2:
@@ -216,7 +206,7 @@ class _Windows(_Link):
 
 def _bands(chain: Sequence[_Link], target: Target) -> list[_Span]:
     """The rows of the last result that each band makes; one band or none where cutting brings nothing."""
-    memory, all_known = target.l2_bytes // _SHARE, all(link.is_known for link in chain)
+    memory, all_known = target.l2_bytes // tuning.TILING_SHARE_OF_L2, all(link.is_known for link in chain)
     total = sum(usual(link.out_height * link.row_bytes) for link in chain[:-1])
     if len(chain) < 2 or total <= (memory if all_known else target.l2_bytes):
         return []
@@ -228,7 +218,7 @@ def _bands(chain: Sequence[_Link], target: Target) -> list[_Span]:
             return []
         even = -(-end // -(-end // fit))
         return [_Span(first, min(even, end - first)) for first in range(0, end, even)]
-    number = min(_MOST, -(-_LARGER * total // memory))
+    number = min(tuning.TILING_BANDS, -(-tuning.TILING_LARGER * total // memory))
     wanted = least + within(fitting - least, height)
     wanted += within(ceil_divide(height, number) - wanted, height)
     stays = within(target.l2_bytes + 1 - wanted * each - besides, 1)
@@ -243,7 +233,7 @@ def _least(chain: Sequence[_Link]) -> int:
     first = 1
     for link in chain:
         first = -(-(first + link.pad) // link.stride)
-    return max(-(-_ONCE * twice // once), first)
+    return max(-(-tuning.TILING_ONCE * twice // once), first)
 
 
 def _between(chain: Sequence[_Link]) -> tuple[DimLike, DimLike]:

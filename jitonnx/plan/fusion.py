@@ -22,22 +22,13 @@ from jitonnx.ir.dtypes import HALVES, DType
 from jitonnx.ir.graph import Node, Value
 from jitonnx.plan.precision import writes_bfloat16
 from jitonnx.support.records import dataclass
-
-MAX_OPERANDS = 12
-"""Operands of one region: beyond, pointers no longer fit the integer registers and fusing stops to pay."""
-MAX_OPERANDS_OF_INTEGERS = 18
-"""The same of epilogues of integer products: with a residual, most are scales and bounds, which are one number each."""
+from jitonnx.target import tuning
 
 _WITH_INTEGERS = frozenset({DType.INT32, DType.FLOAT, DType.UINT8, DType.INT8})
 """What epilogues of integer products read and give."""
 
 _BYTES = frozenset({DType.UINT8, DType.INT8})
 """What epilogues of normalisations and softmax of rows may quantise to."""
-
-
-MAX_STATEMENTS = 64
-"""Elementwise statements of one region or epilogue. Each is written out for several vectors, and compiling takes longer
-than in proportion to a region's length. A further region reads and writes a value more, which is in the caches yet."""
 
 
 @dataclass(eq=False)
@@ -151,16 +142,16 @@ class _Fusion:
         return max(found, key=lambda group: group.position, default=None)
 
     def _fits_region(self, group: Group, region: Group) -> bool:
-        if group.anchor is not None or len(group.maps) + len(region.maps) > MAX_STATEMENTS:
+        if group.anchor is not None or len(group.maps) + len(region.maps) > tuning.MOST_STATEMENTS:
             return False
-        return len({*group.operands, *region.operands}) - 1 <= MAX_OPERANDS
+        return len({*group.operands, *region.operands}) - 1 <= tuning.MOST_OPERANDS
 
     def _fits_epilogue(self, group: Group, region: Group) -> bool:
         assert region.expr is not None and region.output is not None
         softmax = group.anchor is not None and isinstance(group.anchor.computation, c.Softmax)
         if group.anchor is None or not (softmax or self.takes_epilogue(group.anchor)):
             return False
-        if len(group.maps) + len(region.maps) > MAX_STATEMENTS:
+        if len(group.maps) + len(region.maps) > tuning.MOST_STATEMENTS:
             return False
         types = {value.dtype for value in region.operands} - set(HALVES)  # which a stage reads as float32
         coordinates = any(node.op == "index" for node in e.children_first(region.expr))
@@ -168,7 +159,9 @@ class _Fusion:
         of_integers = isinstance(
             group.anchor.computation, c.IntegerWeightMatMul | c.IntegerConvolution | c.IntegerMatMul
         )
-        if coordinates or len(operands) - 1 > (MAX_OPERANDS_OF_INTEGERS if of_integers else MAX_OPERANDS):
+        if coordinates or len(operands) - 1 > (
+            tuning.MOST_OPERANDS_OF_INTEGERS if of_integers else tuning.MOST_OPERANDS
+        ):
             return False
         if of_integers:
             return types <= _WITH_INTEGERS and region.output.dtype in _WITH_INTEGERS

@@ -27,6 +27,7 @@ from jitonnx.plan.tensor import (
     row_major,
     same_strides,
 )
+from jitonnx.target import tuning
 
 IMAGES = (
     c.Convolution,
@@ -45,11 +46,6 @@ _AS_THEIR_OPERAND = (c.Concat, c.DynamicQuantize, c.Lookup, c.Pad, c.Reduce, c.R
 
 HEADS_INSIDE = (0, 2, 1, 3)
 """Memory order of [batch, heads, sequence, size] as the layers around attention have it."""
-
-
-_NARROW, _COSTLY = 8, 10
-"""Elements side by side, and operations for each, for which few lanes of a vector cost more than a copy: sines of 4096
-times 3 angles take 56 us where they are joined, 9 us densely, and 9 us to copy."""
 
 
 class Placement:
@@ -179,7 +175,9 @@ class Placement:
         # The parts of a concatenation lie in it, and others may read them after the scatter.
         joined = {anchor.outputs[0] for anchor in anchors if isinstance(anchor.computation, c.Concat)}
         costly = {
-            group.output for group in groups if group.anchor is None and group.expr and cost(group.expr) >= _COSTLY
+            group.output
+            for group in groups
+            if group.anchor is None and group.expr and cost(group.expr) >= tuning.JOINED_COSTLY
         }
         for number, statement in reversed(list(enumerate(anchors))):
             value = statement.outputs[0]
@@ -216,7 +214,7 @@ class Placement:
         assert isinstance(statement.computation, c.Concat) and operand is not None
         order, axis = self.order(statement.outputs[0]), statement.computation.axis
         beside = concrete(product([operand.shape[inner] for inner in order[order.index(axis) :]]))
-        return beside is not None and beside <= _NARROW
+        return beside is not None and beside <= tuning.JOINED_NARROW
 
     def _whole(self, value: Value) -> StridedTensor:
         return dense_tensor(value.name, value.shape, value.dtype, self.order(value))

@@ -18,6 +18,7 @@ from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.tensor import StridedTensor, broadcast_to
 from jitonnx.support.records import dataclass
+from jitonnx.target import tuning
 
 BROADCAST, UNIT, STRIDED = 0, 1, 2
 """How an operand moves along the innermost loop: not at all, by one element, or by a stride."""
@@ -118,15 +119,11 @@ def region_call(
     return KernelCall(spec, buffers, sizes, label=label, origin=tuple(origin), reason=reason)
 
 
-_STREAMED_BYTES = 1024
-"""The least that a row has where it is streamed: both its ends are stored as usual."""
-
-
 def _can_stream(outputs: Sequence[StridedTensor], inner: _Loop) -> bool:
     """Whether a region can write its output past the caches: whole vectors of one output, in rows that are long."""
     _, extent, strides = inner
     itemsize = outputs[0].dtype.itemsize
-    long = not isinstance(extent, int) or extent * itemsize >= _STREAMED_BYTES
+    long = not isinstance(extent, int) or extent * itemsize >= tuning.REGION_STREAMED_BYTES
     return len(outputs) == 1 and itemsize >= 4 and strides[-1] == 1 and long
 
 

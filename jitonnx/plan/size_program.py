@@ -25,14 +25,7 @@ from jitonnx.runtime.layout import STEP_COLUMNS
 from jitonnx.runtime.program import Words
 from jitonnx.support import fork_safety
 from jitonnx.support.records import NamedTuple
-
-GRAIN_NANOSECONDS = 10_000
-"""The estimated time on one core of what a thread takes of a call at a time, at least. Taking costs 20 to 100 ns."""
-
-SERIAL_NANOSECONDS = 6_000
-"""A call estimated to take less is done by the calling thread alone. Measured on models of many short calls (ShuffleNet
-v2, MobileNet v3 small, two threads): 2000 to 8000 differ by less than 1 %, 12000 costs 1 to 3 %, 20000 costs 3 to 10 %.
-"""
+from jitonnx.target import tuning
 
 SECTIONS = 6
 """A kind has so many at most: one whose sections seldom fit is left to Python."""
@@ -70,7 +63,7 @@ def nanoseconds(work: Work, gflops: int) -> Any:
 
 def threads_for(nanoseconds: int, tasks: int, threads: int) -> int:
     """How many of `threads` threads a call of an estimated time is shared among."""
-    return 1 if nanoseconds < SERIAL_NANOSECONDS else max(1, min(threads, tasks))
+    return 1 if nanoseconds < tuning.SERIAL_NANOSECONDS else max(1, min(threads, tasks))
 
 
 def completed(kind: Kind, numbers: Sequence[int]) -> Any:
@@ -85,9 +78,9 @@ def _derive(spec: KernelSpec, given: Sequence[Any], stages: Sequence[Any]) -> tu
     if tasks == 0:
         return [], (0, 0, 1, 1, 0, 0)
     estimate = nanoseconds(spec.work(complete), spec.GFLOPS)
-    pieces = -(-tasks * GRAIN_NANOSECONDS // larger(estimate, GRAIN_NANOSECONDS))
+    pieces = -(-tasks * tuning.GRAIN_NANOSECONDS // larger(estimate, tuning.GRAIN_NANOSECONDS))
     grain = larger(spec.grain(complete), smaller(tasks, pieces))
-    shares = 1 + (tasks - 1) * (1 - below(estimate, SERIAL_NANOSECONDS))
+    shares = 1 + (tasks - 1) * (1 - below(estimate, tuning.SERIAL_NANOSECONDS))
     words = [*complete, *stages]
     return words, (len(words), tasks, shares, grain, spec.scratch_bytes(complete), estimate)
 

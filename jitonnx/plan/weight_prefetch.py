@@ -24,19 +24,12 @@ from jitonnx.kernels.recurrent.spec import RecurrentBuffers, RecurrentSizes, Rec
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.tensor import StridedTensor
 from jitonnx.support.records import dataclass
+from jitonnx.target import tuning
 from jitonnx.target.machine import Target
 
 _FEW_ROWS, _MANY_ROWS = 4, 32
 _LEAST_BYTES, _MOST_BYTES = 64 << 10, 8 << 20
 """Weights worth asking for; more would be thrown out again before they are read."""
-_MOST_OF_L2 = 3
-"""As many times the second-level cache, at most, on cores that wait for their third-level one: in resnet50, to ask for
-8 MB took 290 us besides a product of 710, and saved 20; in mobilenet_v3_large and v2, to ask for 5 MB took 10 and saved
-20 to 40."""
-_SHARE_OF_L2 = 0.75
-"""The recurrent weights of a direction that are asked for may take so much of the second-level cache."""
-_NEAR_CALLS = 64
-"""So far before its turn a call may be asked for."""
 _LINE_BYTES = 64
 _REQUESTS = 2
 """Tensors that a call asks for, at most. Kernels are compiled for this number, whichever it is."""
@@ -95,11 +88,11 @@ class _Carrier:
 
 def ask_ahead(calls: Sequence[KernelCall], target: Target) -> None:
     """Let products of many rows ask for the weights of those of few rows that follow."""
-    most = min(_MOST_BYTES, _MOST_OF_L2 * target.l2_bytes) if target.waits_for_l3 else _MOST_BYTES
+    most = min(_MOST_BYTES, tuning.WEIGHTS_MOST_OF_L2 * target.l2_bytes) if target.waits_for_l3 else _MOST_BYTES
     carriers = [_carrier(call) for call in calls]
     for number, call in enumerate(calls):
         wanted, asked = _bytes_read_once(call, most) or _bytes_of_first_step(call, target), 0
-        for carrier in reversed(carriers[max(0, number - _NEAR_CALLS) : number]):
+        for carrier in reversed(carriers[max(0, number - tuning.WEIGHTS_NEAR_CALLS) : number]):
             if asked < wanted and carrier is not None:
                 asked += carrier.ask(_weights(call), asked, wanted, late=isinstance(call.spec, RecurrentSpec))
     asking = {carrier.kernel for carrier in carriers if carrier is not None and carrier.requests}
@@ -140,7 +133,11 @@ def _bytes_of_first_step(call: KernelCall, target: Target) -> int:
     directions = concrete(call.sizes.directions)
     if not size or not directions or r.buffer.space != "constant":
         return 0
-    return size // directions if _LEAST_BYTES <= size // directions <= target.l2_bytes * _SHARE_OF_L2 else 0
+    return (
+        size // directions
+        if _LEAST_BYTES <= size // directions <= target.l2_bytes * tuning.RECURRENT_SHARE_OF_L2
+        else 0
+    )
 
 
 def _carrier(call: KernelCall) -> _Carrier | None:

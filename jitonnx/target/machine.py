@@ -9,10 +9,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Literal
 
 from jitonnx.support.records import dataclass
+from jitonnx.target import tuning
 from jitonnx.target.cores import Core, core_named, core_of_host
 from jitonnx.target.cpu import CpuNeeded, cpu_needed, described, this_machine
+from jitonnx.target.products import Bfloat16Products, ByteDots, IntegerProducts
 
 _CPUS_WITH_AVX512 = (
     "x86-64-v4",
@@ -87,11 +90,10 @@ class Target:
         """How many steps ahead of its use a panel of weights is asked for, into the first-level cache.
 
         panel_bytes: of the whole panel, None where it is taken for a large one. 0 where the panel stays in that cache,
-        or the others keep up with the products. 8 to 24 steps were measured to be alike, and asking for what is near to
-        cost 3 to 6 %.
+        or the others keep up with the products.
         """
         stays = panel_bytes is not None and panel_bytes <= self.l1_bytes // 2
-        return 24 if self.waits_for_l3 and not stays else 0
+        return tuning.PREFETCH_STEPS if self.waits_for_l3 and not stays else 0
 
     @property
     def converts_halves(self) -> bool:
@@ -126,16 +128,26 @@ class Target:
         return self.on_arm or self.vector_bytes > 16
 
     @property
-    def integer_products(self) -> str:
-        """How 8-bit integers are best multiplied and summed in 32 bits; see `jitonnx.kernels.integer.spec.GROUPS`."""
-        if self.vector_bytes == 64 and self._has("amx-int8", otherwise=False):
+    def integer_products(self) -> IntegerProducts:
+        """How 8-bit integers are best multiplied and summed in 32 bits."""
+        if self.has_integer_tiles:
             return "tiles"
         if self.on_arm and self._has("i8mm", otherwise=self.cpu in _CPUS_WITH_MATRIX_PRODUCTS):
             return "signed matrices"
         return self.byte_dots or ("words" if self.on_arm else "pairs")
 
     @property
-    def byte_dots(self) -> str:
+    def has_integer_tiles(self) -> bool:
+        """Whether it multiplies matrices of bytes in tile registers (AMX)."""
+        return self.vector_bytes == 64 and self._has("amx-int8", otherwise=False)
+
+    @property
+    def has_bfloat16_tiles(self) -> bool:
+        """Whether it multiplies matrices of bfloat16 in tile registers (AMX), and rounds to bfloat16."""
+        return self.rounds_to_bfloat16 and self._has("amx-bf16", otherwise=False)
+
+    @property
+    def byte_dots(self) -> ByteDots | Literal[""]:
         """How it sums products of four bytes in 32 bits by one instruction: "dot", of signed and unsigned ones (VNNI);
         "signed dot" (AArch64); "" if it does not."""
         if self.on_arm:
@@ -147,16 +159,14 @@ class Target:
         return "dot" if dot else ""
 
     @property
-    def bfloat16_products(self) -> str:
-        """How it multiplies bfloat16 much faster than float32, one of `jitonnx.kernels.bfloat16.spec.PRODUCTS`; "" if
-        it does not. CPUs with AMX have AVX512-BF16, too, whose speed is a matter of the core."""
+    def bfloat16_products(self) -> Bfloat16Products | Literal[""]:
+        """How it multiplies bfloat16 much faster than float32; "" if it does not. CPUs with AMX have AVX512-BF16,
+        too, whose speed is a matter of the core."""
         if self.on_arm:
             return "matrices" if self._has("bf16", otherwise=self.cpu in _CPUS_WITH_MATRIX_PRODUCTS) else ""
-        if not self.rounds_to_bfloat16:
-            return ""
-        if self._has("amx-bf16", otherwise=False):
+        if self.has_bfloat16_tiles:
             return "tiles"
-        return "dots" if self.core.bfloat16_rate > 1 else ""
+        return "dots" if self.rounds_to_bfloat16 and self.core.bfloat16_rate > 1 else ""
 
     @property
     def rounds_to_bfloat16(self) -> bool:

@@ -22,19 +22,13 @@ from jitonnx.emit.epilogue import Stage
 from jitonnx.emit.mathematics import vecmath
 from jitonnx.emit.ssa import SSAValue, fma, select
 from jitonnx.kernels.attention.in_place import Matrix, emit_results, emit_scores
-from jitonnx.kernels.attention.spec import (
-    BLOCK_TILES,
-    PADDING,
-    TASKS,
-    AttentionBuffers,
-    AttentionSizes,
-    AttentionSpec,
-)
+from jitonnx.kernels.attention.spec import BLOCK_TILES, PADDING, AttentionBuffers, AttentionSizes, AttentionSpec
 from jitonnx.kernels.gemm.copy import emit_copy
 from jitonnx.kernels.parts.amx import configured
 from jitonnx.kernels.parts.microkernel import emit_accumulate, row_offsets
 from jitonnx.kernels.parts.rows import Vectors, float_from_bits, larger_lanes
 from jitonnx.support.records import NamedTuple
+from jitonnx.target import tuning
 
 _I64 = llvm_ir.IntType(64)
 _LOG2_E = 1.4426950408889634
@@ -154,7 +148,7 @@ class Attention:
         code, size, spec = self.code, self.size, self.spec
         pairs = size.batch * size.heads
         tiles = size.queries / spec.rows[0]
-        wanted = (pairs + (TASKS - 1)) / larger(pairs, 1)
+        wanted = (pairs + (tuning.TASKS - 1)) / larger(pairs, 1)
         blocks = larger(smaller(wanted, tiles / spec.task_tiles), 1)
         ready = code.variable(code.integer(-1))
         with code.loop(end, begin) as task:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from jitonnx.emit.arguments import Arguments, Buffer, Size, result
-from jitonnx.kernels.parts.bfloat16 import TILE_FEATURES
 from jitonnx.kernels.parts.layouts import LINE
 from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
+from jitonnx.target import tuning
+from jitonnx.target.products import BFLOAT16
 
 if TYPE_CHECKING:
     from jitonnx.target.machine import Target
@@ -26,15 +27,6 @@ BLOCK_ROWS = 32
 """Query rows whose scores are held at a time where products are in tile registers."""
 STEP = 32
 """Elements of bfloat16 in a row of a tile."""
-TILED_ROWS = 8
-"""Query rows from which on that is faster."""
-TASKS = 16
-"""Tasks that rows are cut for."""
-TASK_TILES = 16
-"""Tiles of query rows that a task has at least when they are cut."""
-FEW_ROWS = 6
-"""Query rows up to which k and v are read where they lie, if their rows have unit stride. Measured with 12 heads of
-1024 keys: 0.41 of the time with copies for one row, 0.58 for three, 0.76 for six."""
 
 
 class AttentionBuffers(Arguments):
@@ -127,18 +119,18 @@ class AttentionSpec(KernelSpec):
 
     @property
     def features(self) -> tuple[str, ...]:
-        return TILE_FEATURES if self.tiled else ()
+        return BFLOAT16["tiles"].features if self.tiled else ()
 
     def row_blocks(self, sizes: AttentionSizes) -> int:
         """Blocks that the query rows of a head are cut into, in whole tiles: only if there are few heads, and not so
         small that making k and v ready, which every block does anew, would count."""
-        wanted = -(-TASKS // larger(1, sizes.batch * sizes.heads))
+        wanted = -(-tuning.TASKS // larger(1, sizes.batch * sizes.heads))
         return larger(1, smaller(wanted, sizes.queries // self.rows[0] // self.task_tiles))
 
     @property
     def task_tiles(self) -> int:
         """Tiles of query rows that a task has at least when they are cut."""
-        return 2 * TASK_TILES if self.tiled else TASK_TILES
+        return 2 * tuning.ATTENTION_TASK_TILES if self.tiled else tuning.ATTENTION_TASK_TILES
 
     def tasks(self, sizes: AttentionSizes) -> int:
         if 0 in (sizes.batch, sizes.heads, sizes.queries, sizes.value_depth):
@@ -226,12 +218,12 @@ def choose(
     if keys is not None and part is not None and max(keys, part) <= min(used):
         used = [min(used)]
     rows: tuple[int, ...] = (6, 1) if queries is None else (min(6, max(1, queries)),)
-    tiles = rounded and rows_lie and not packed and target.bfloat16_products == "tiles"
-    if tiles and (queries is None or queries >= TILED_ROWS):
-        rows = (TILED_ROWS, 1) if queries is None else (TILED_ROWS,)
+    tiles = rounded and rows_lie and not packed and target.has_bfloat16_tiles
+    if tiles and (queries is None or queries >= tuning.ATTENTION_TILED_ROWS):
+        rows = (tuning.ATTENTION_TILED_ROWS, 1) if queries is None else (tuning.ATTENTION_TILED_ROWS,)
         widths = tuple(sorted(set(used), reverse=True))
         in_place = queries is None
         return AttentionSpec(rows, widths, mask, causal, empty_rows_zero, in_place, tiled=True, stored=stored)
-    in_place = rows_lie and (queries is None or queries <= FEW_ROWS)
+    in_place = rows_lie and (queries is None or queries <= tuning.ATTENTION_FEW_ROWS)
     widths = tuple(sorted(set(used), reverse=True))
     return AttentionSpec(rows, widths, mask, causal, empty_rows_zero, in_place, stored=stored)

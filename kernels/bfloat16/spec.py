@@ -14,12 +14,11 @@ import numpy as np
 
 from jitonnx.emit.arguments import Arguments, Buffer, result
 from jitonnx.kernels.parts.amx_products import AmxSizes, AmxSpec, chosen, written_out
-from jitonnx.kernels.parts.bfloat16 import DOT_FEATURES, TILE_FEATURES, rounded
+from jitonnx.kernels.parts.bfloat16 import rounded
 from jitonnx.support.records import dataclass
+from jitonnx.target import tuning
+from jitonnx.target.products import BFLOAT16, Bfloat16Products
 
-PRODUCTS = ("tiles", "matrices", "dots")
-"""How products are summed: of matrices in tile registers (AMX), or of 2 x 4 and 4 x 2 numbers (AArch64's bfmmla), or of
-pairs of numbers in each lane of a vector (AVX512-BF16's vdpbf16ps)."""
 STEP = 32
 """Elements of a row in a cache line."""
 STRIP = 8
@@ -44,11 +43,10 @@ class Bfloat16Spec(AmxSpec):
     BUFFERS = Bfloat16Buffers
     SIZES: ClassVar[type[Arguments]] = AmxSizes
     ITEM_BYTES = 2
-    TASK_PRODUCTS = 1 << 22
 
     @property
     def features(self) -> tuple[str, ...]:
-        return TILE_FEATURES
+        return BFLOAT16["tiles"].features
 
     @property
     def x_bytes(self) -> int:
@@ -73,13 +71,11 @@ class BfmmlaSpec(Bfloat16Spec):
     Nothing is asked for ahead: `fetched` is 0.
     """
 
-    GFLOPS = 100
-    TASK_PRODUCTS = 1 << 19
-    ROWS_BYTES, ALL_ROWS_BYTES = 512 << 10, 1 << 20
+    GFLOPS, FIGURES = tuning.SMALL_MATRIX_PRODUCTS.gflops, tuning.SMALL_MATRIX_PRODUCTS
 
     @property
     def features(self) -> tuple[str, ...]:
-        return ("bf16",)
+        return BFLOAT16["matrices"].features
 
     @property
     def packing(self) -> tuple[str, bool, int]:
@@ -101,13 +97,11 @@ class DotsSpec(Bfloat16Spec):
     heights: tuple[int, ...] = (6,)
     """Rows of a tile: the usual, and what does for those that are left."""
 
-    GFLOPS = 400
-    TASK_PRODUCTS = 1 << 20
-    ROWS_BYTES, ALL_ROWS_BYTES, NEAR_BYTES = 256 << 10, 512 << 10, 512 << 10
+    GFLOPS, FIGURES = tuning.PAIR_PRODUCTS.gflops, tuning.PAIR_PRODUCTS
 
     @property
     def features(self) -> tuple[str, ...]:
-        return DOT_FEATURES
+        return BFLOAT16["dots"].features
 
     @property
     def unit_rows(self) -> int:
@@ -142,16 +136,15 @@ def _choose_dots(columns: int, weight_bytes: int, rows: int | None) -> dict[str,
         heights = (max(rows, 1),)
     else:
         heights = (most, rows % most) if rows % most else (most,)
-    return {"width": width, "heights": heights, "prefetch_distance": weight_bytes < DotsSpec.NEAR_BYTES}
+    return {"width": width, "heights": heights, "prefetch_distance": weight_bytes < tuning.PAIR_PRODUCTS.near_bytes}
 
 
 def choose(
-    products: str, way: str, columns: int, taps: Sequence[int], rows: int | None, x_type: str, result: str
+    products: Bfloat16Products, way: str, columns: int, taps: Sequence[int], rows: int | None, x_type: str, result: str
 ) -> Bfloat16Spec:
     """The kernel for this many columns, taps (height, width, and channels, or fewer sizes), and rows that all columns
     are multiplied with at once (None: known only at run time).
 
-    products: one of PRODUCTS.
     """
     weight_bytes = math.prod(taps) * columns * 2
     if products == "dots":

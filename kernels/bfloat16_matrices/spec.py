@@ -12,10 +12,10 @@ from jitonnx.kernels.parts.amx_matrices import (
     blocks_of_matrices,
     packing_tasks,
 )
-from jitonnx.kernels.parts.bfloat16 import TILE_FEATURES
 from jitonnx.kernels.parts.layouts import UnaryBuffers
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
+from jitonnx.target.products import BFLOAT16
 
 _BYTES = {"bfloat16": 2, "float32": 4}
 
@@ -48,7 +48,7 @@ class Bfloat16MatricesSpec(OfMatrices, Bfloat16Spec):
 
 @dataclass(frozen=True)
 class Bfloat16PackingSpec(KernelSpec):
-    """y[matrix] = x[matrix], packed as `Bfloat16Spec.pack` does it, one after the other. A task is TASK_PANELS."""
+    """y[matrix] = x[matrix], packed as `Bfloat16Spec.pack` does it, one after the other. A task is some panels."""
 
     width: int
     x_type: str
@@ -62,7 +62,7 @@ class Bfloat16PackingSpec(KernelSpec):
 
     @property
     def features(self) -> tuple[str, ...]:
-        return TILE_FEATURES
+        return BFLOAT16["tiles"].features
 
     def tasks(self, sizes: PackingSizes) -> int:
         return packing_tasks(sizes, self.width)

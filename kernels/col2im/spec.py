@@ -10,10 +10,10 @@ from jitonnx.emit.arguments import Arguments, Size, Sizes, each
 from jitonnx.kernels.parts.layouts import UnaryBuffers
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
+from jitonnx.target import tuning
 
 MAX_AXES = 3
 ELEMENTS = ("float32", "float64", "int8", "int16", "int32", "int64")
-_TASK_ELEMENTS = 1 << 13
 
 
 class FoldGiven(Arguments):
@@ -67,7 +67,7 @@ class FoldSpec(KernelSpec):
 
     def complete(self, sizes: FoldGiven) -> FoldSizes:
         each_row = sizes.extents[self.axes - 1] * prod(sizes.kernels[: self.axes])
-        return FoldSizes.following(sizes, task_rows=max(1, _TASK_ELEMENTS // max(1, each_row)))
+        return FoldSizes.following(sizes, task_rows=max(1, tuning.INTERPOLATED_TASK_ELEMENTS // max(1, each_row)))
 
     def tasks(self, sizes: FoldSizes) -> int:
         *outer, inner = sizes.extents[: self.axes]

@@ -21,6 +21,7 @@ from jitonnx.kernels.convolution.spec import (
 from jitonnx.kernels.convolution.taps import Taps, readers
 from jitonnx.kernels.convolution.transforms import WinogradSpec, tiles_along
 from jitonnx.kernels.gemm.choose import tile_cost
+from jitonnx.target import tuning
 
 if TYPE_CHECKING:
     from jitonnx.target.machine import Target
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
 _NARROW_GROUPS = (2, 4, 8)
 """Channels of groups that `GroupedSpec` is for, on CPUs that permute a vector of so many lanes by an index. With 16
 channels, a vector of AVX-512, the direct kernel needs no permutations and is as fast."""
-
-_NEAR_WEIGHTS = 16 << 20
-"""Bytes of a layer's transformed weights that are found in the third-level cache, beside those of other layers."""
 
 
 _DIRECT_SHARE = 0.9
@@ -297,7 +295,7 @@ def _weights_rate(weights: int, target: Target) -> float:
     tiles of 2 x 2, which take more products and fewer weights."""
     if not target.waits_for_l3:
         return 6
-    return target.core.l3_bytes if weights <= _NEAR_WEIGHTS else target.core.memory_bytes
+    return target.core.l3_bytes if weights <= tuning.WINOGRAD_NEAR_WEIGHTS else target.core.memory_bytes
 
 
 def _waits(target: Target) -> bool:

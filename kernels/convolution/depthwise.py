@@ -11,15 +11,14 @@ from jitonnx.emit.builder import Kernel, KernelBuilder, Mask, Pointer, Variable,
 from jitonnx.emit.epilogue import Epilogue, Stage
 from jitonnx.emit.ssa import SSAValue, fma, select
 from jitonnx.kernels.convolution.problem import ConvolutionBuffers
-from jitonnx.kernels.convolution.spec import PART_CHANNELS, DepthwiseSizes, DepthwiseSpec
+from jitonnx.kernels.convolution.spec import DepthwiseSizes, DepthwiseSpec
 from jitonnx.kernels.convolution.taps import readers
 from jitonnx.kernels.parts.microkernel import emit_finish, emit_prefetch, emit_prefetch_result
+from jitonnx.target import tuning
 
 _BLOCK_VECTORS = 8
 """Vectors of channels done tile by tile: pieces of 512 bytes of each pixel are read one after the other, which a CPU
 foresees, and the block's weights stay in the first-level cache."""
-_NEAR_ELEMENTS = 1 << 18
-"""An image of so many elements stays in the second-level cache."""
 _OTHER_REGISTERS = 4
 """So many hold inputs in flight, besides sums and weights."""
 
@@ -66,7 +65,10 @@ class _Depthwise:
             image, part = above / size.parts, remainder(above, size.parts)
             stop = smaller(start + size.row_block, size.out_height)
             last = part + 1 >= size.parts
-            channels = part * PART_CHANNELS, select(last, size.channels, (part + 1) * PART_CHANNELS)
+            channels = (
+                part * tuning.DEPTHWISE_PART_CHANNELS,
+                select(last, size.channels, (part + 1) * tuning.DEPTHWISE_PART_CHANNELS),
+            )
             x, y = self.buffers.x.at(image * size.x_image), self.buffers.y.at(image * size.y_image)
             tiles = code.loop(stop, start, self.spec.rows * step)
             with tiles as first, code.loop(step) as phase, code.if_then(first + phase < stop):
@@ -141,7 +143,7 @@ class _Depthwise:
         """
         size, spec = self.size, self.spec
         below = max(self.row_users) + 1
-        with self.code.if_then(size.height * size.x_row > _NEAR_ELEMENTS):
+        with self.code.if_then(size.height * size.x_row > tuning.DEPTHWISE_NEAR_ELEMENTS):
             for row in range(below, below + spec.rows * spec.strides[0]):
                 for column in range(spec.pixels * spec.strides[1]):
                     where = x.at(size.x_row * row + size.x_pixel * (column * spec.steps[1]))

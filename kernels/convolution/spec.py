@@ -26,16 +26,7 @@ from jitonnx.kernels.parts.packing import zeros
 from jitonnx.kernels.parts.sizes import below, larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
-
-_STAGED_BYTES = 16 << 10
-"""Results of a direct convolution that are collected before they go to planes: half of a first-level cache at most."""
-_NEAR_BYTES, PART_CHANNELS = 512 << 10, 128
-"""Rows of a depthwise convolution that stay in the second-level cache, and the channels of a part where they do not:
-7x7 on 32 x 32 x 768 takes 0.76 of the time so."""
-_LISTED = 640
-"""Inputs of a pixel that are listed at a time, of whole blocks of channels: 5 KB of the first-level cache."""
-_SHARING_TILES = 8
-"""Tiles for which an output block's weights are read once: of more, the first can wait for them."""
+from jitonnx.target import tuning
 
 
 class Phase(Arguments):
@@ -322,7 +313,10 @@ class DirectSpec(KernelSpec):
             return 0
         highest = self._highest(columns)
         inside = below(-(columns.lowest // columns.stride), self.pixels) * below(highest - strands[1] - strands[2], 0)
-        return smaller(channels // CHANNEL_BLOCK, larger(_LISTED // (larger(taps, 1) * CHANNEL_BLOCK), 1)) * inside
+        return (
+            smaller(channels // CHANNEL_BLOCK, larger(tuning.DIRECT_LISTED // (larger(taps, 1) * CHANNEL_BLOCK), 1))
+            * inside
+        )
 
     def _highest(self, columns: Taps) -> int:
         """The last place of a strand that a tile may read."""
@@ -335,14 +329,14 @@ class DirectSpec(KernelSpec):
         tiles = -(-rows // self.tile_rows) * -(-columns // self.pixels)
         if self.paced_prefetch:
             return -(-self.block // larger(tiles, 1))
-        most = 2 * _SHARING_TILES if self.prefetch_distance else _SHARING_TILES
+        most = 2 * tuning.DIRECT_SHARING_TILES if self.prefetch_distance else tuning.DIRECT_SHARING_TILES
         return self.block // tiles if self.asks_ahead and tiles <= most else 0
 
     def _staged(self, width: int) -> tuple[int, int]:
         """(rows, columns) of each phase that are collected before they are written as planes: whole tiles, in half of a
         first-level cache of 32 KiB, and if possible a multiple of 16 pixels, which are transposed as whole tiles."""
         across = self.phases[1]
-        most = larger(_STAGED_BYTES // 4 // self.block // across, self.pixels)
+        most = larger(tuning.DIRECT_STAGED_BYTES // 4 // self.block // across, self.pixels)
         if width > most:
             counts = range(self.pixels, most + 1, self.pixels)
             return 1, max(counts, key=lambda count: (count * across % 16 == 0, count))
@@ -618,8 +612,8 @@ class DepthwiseSpec(KernelSpec):
     def complete(self, sizes: DepthwiseGiven) -> DepthwiseSizes:
         row_flops = larger(2 * sizes.out_width * sizes.channels * self.kernel[0] * self.kernel[1], 1)
         tasks = smaller(64, larger(1, sizes.images * sizes.out_height * row_flops // 250_000))
-        far = 4 * self.kernel[0] * sizes.width * sizes.channels > _NEAR_BYTES
-        parts = larger(1, sizes.channels // PART_CHANNELS) if far else 1
+        far = 4 * self.kernel[0] * sizes.width * sizes.channels > tuning.DEPTHWISE_NEAR_BYTES
+        parts = larger(1, sizes.channels // tuning.DEPTHWISE_PART_CHANNELS) if far else 1
         blocks = larger(1, -(-tasks // larger(sizes.images * parts, 1)))
         whole = self.rows * self.steps[0]
         row_block = larger(1, -(-sizes.out_height // (blocks * whole))) * whole

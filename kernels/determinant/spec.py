@@ -8,9 +8,9 @@ from jitonnx.emit.arguments import Arguments, Size
 from jitonnx.kernels.parts.layouts import UnaryBuffers
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
+from jitonnx.target import tuning
 
 ELEMENTS = ("float32", "float64")
-_TASK_FLOPS = 1 << 14
 
 
 class DeterminantGiven(Arguments):
@@ -39,7 +39,9 @@ class DeterminantSpec(KernelSpec):
             raise ValueError(f"no kernel makes determinants of {self.element}")
 
     def complete(self, sizes: DeterminantGiven) -> DeterminantSizes:
-        return DeterminantSizes.following(sizes, task_matrices=max(1, _TASK_FLOPS // max(1, sizes.size**3)))
+        return DeterminantSizes.following(
+            sizes, task_matrices=max(1, tuning.DETERMINANT_TASK_FLOPS // max(1, sizes.size**3))
+        )
 
     def tasks(self, sizes: DeterminantSizes) -> int:
         return -(-sizes.matrices // sizes.task_matrices)

@@ -8,12 +8,11 @@ from jitonnx.emit.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.parts.sizes import below, larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
+from jitonnx.target import tuning
 
 _PARTS = 16
 PARTS_MOST = 2 * _PARTS
 """Parts of x at most, each done by a task."""
-PART_ELEMENTS = 1 << 14
-"""Elements of a part at least: some microseconds of work."""
 _LINE_ELEMENTS = 16
 
 
@@ -52,7 +51,7 @@ class _Parts(KernelSpec):
 
     def complete(self, sizes: RowsGiven) -> RowsSizes:
         rows, length = larger(sizes.rows, 1), larger(sizes.length, 1)
-        wanted = larger(smaller(rows * length // PART_ELEMENTS, _PARTS), 1)
+        wanted = larger(smaller(rows * length // tuning.TASK_ELEMENTS, _PARTS), 1)
         long = below(rows - wanted, 0)  # fewer rows than parts: rows are parted, too
         each = -(-(rows * length) // (wanted * _LINE_ELEMENTS)) * _LINE_ELEMENTS
         task_rows = long + (1 - long) * -(-rows // wanted)

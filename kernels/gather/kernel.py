@@ -21,11 +21,10 @@ from jitonnx.kernels.gather.spec import (
 from jitonnx.kernels.parts.indices import WORDS, counted, only_valid, row_start
 from jitonnx.kernels.parts.memory import copy_bytes
 from jitonnx.kernels.parts.microkernel import emit_prefetch
+from jitonnx.target import tuning
 
 _LANES = 8
 """Indices checked at once by GatherElements: one vector of int64 at its widest."""
-_AHEAD = 96
-"""So many indices ahead of their use are asked for: 3 to 4 % of the time where they come from the third-level cache."""
 GatherSpec = GatherRowsSpec | GatherElementsSpec | ReverseSequenceSpec
 
 
@@ -101,7 +100,7 @@ def _gather_rows_of_elements(
         starts = row_start(code, outer, size.outer_rank, 3, row)
         data, indices, out = (pointer.at(start) for pointer, start in zip(buffers[:3], starts, strict=True))
         with code.loop(whole, step=_LANES) as i:
-            emit_prefetch(code.builder, indices.at(i + _AHEAD).value)
+            emit_prefetch(code.builder, indices.at(i + tuning.GATHER_AHEAD).value)
             index, valid = counted(indices.load(i, _LANES), spread["axis_extent"])
             all_right.set(all_right.get() & valid)
             along = (code.splat(i, _LANES) + code.iota(_LANES)) * spread["inner_data"]

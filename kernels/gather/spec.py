@@ -17,9 +17,7 @@ from jitonnx.kernels.parts.axes import MAX_RANK, dense, merged
 from jitonnx.kernels.parts.sizes import larger
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
-
-_TASK_BYTES = 32 << 10
-"""About what a task writes."""
+from jitonnx.target import tuning
 
 PIECES = (1, 2, 4, 8, 16, 32, 64)
 """Bytes that one or two instructions move."""
@@ -87,7 +85,7 @@ class GatherRowsSpec(KernelSpec):
             raise ValueError(f"runs of {self.piece} bytes are not moved at once")
 
     def complete(self, sizes: GatherRowsGiven) -> GatherRowsSizes:
-        return GatherRowsSizes.following(sizes, task_rows=larger(1, _TASK_BYTES // larger(1, sizes.run_bytes)))
+        return GatherRowsSizes.following(sizes, task_rows=larger(1, tuning.TASK_BYTES // larger(1, sizes.run_bytes)))
 
     def gather(self, shape: Sequence[int], axis: int, count: int, itemsize: int) -> GatherRowsSizes:
         """The sizes of ONNX's Gather from dense data of `shape` along `axis` (>= 0) by `count` indices."""
@@ -198,7 +196,7 @@ class GatherElementsSpec(KernelSpec):
         return GatherElementsSizes.following(
             sizes,
             rows=prod(axis[0] for axis in outer),
-            task_rows=larger(1, _TASK_BYTES // larger(1, inner[0] * self.itemsize)),
+            task_rows=larger(1, tuning.TASK_BYTES // larger(1, inner[0] * self.itemsize)),
             outer_rank=len(outer),
             **by_name("inner_extent inner_data inner_indices inner_out", inner),
             outer=[number for axis in (*outer, *padding) for number in axis],
@@ -253,7 +251,7 @@ class ReverseSequenceSpec(KernelSpec):
 
     def complete(self, sizes: ReverseSequenceGiven) -> ReverseSequenceSizes:
         row_bytes = larger(1, sizes.second * sizes.run_bytes)
-        return ReverseSequenceSizes.following(sizes, task_rows=larger(1, _TASK_BYTES // row_bytes))
+        return ReverseSequenceSizes.following(sizes, task_rows=larger(1, tuning.TASK_BYTES // row_bytes))
 
     def tasks(self, sizes: ReverseSequenceSizes) -> int:
         return -(-sizes.first // sizes.task_rows) if sizes.second and sizes.run_bytes else 0

@@ -8,30 +8,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jitonnx.kernels.gemm.spec import NEAR_BYTES, NEAR_ROWS, GemmSpec
+from jitonnx.kernels.gemm.spec import GemmSpec
 from jitonnx.support.records import NamedTuple
+from jitonnx.target import tuning
 
 if TYPE_CHECKING:
     from jitonnx.target.machine import Target
 
 _ASSUMED_K = 256  # where k is not known
-_CODE_PENALTY = 0.005  # of the cost, for each tile that has to be compiled
-_SMALL_PRODUCTS = 1 << 19  # multiplications
 _LINE_BYTES = 64  # of the cache
 _PAGE = 4096  # bytes: addresses that far apart map to the same lines of a first-level cache
-_NEAR_ONE_ROW = 64  # steps of k: 4 KB of a panel of one vector
-_STORED_BYTES, _STORED_ROWS = 1 << 20, 4
 _PIECE = 1 << 16
-_NEAR_BYTES, _FEW_ROWS = 32 << 10, 16
-"""A run-time b of up to so many bytes, and one for so many rows, is read in place on cores that wait for their
-third-level cache. To copy others takes 0.85 to 0.93 of the time with AVX-512, 0.72 to 0.93 with AVX2; half of it at
-64 x 2048 x 512, where all rows of a panel have the same places in the caches."""
-_PART_OF_K, _LONG_PART_OF_K, _ROWS_OF_LONG_PARTS = 512, 1024, 96
-"""Most steps of k that are taken at once, by less rows or from so many rows on, where rows and panels outgrow half of
-the second-level cache of a core that waits for its third-level one. Products of 768 columns with k = 3072 take 0.93 to
-0.95 of the time with 197 rows, 128 or 64, 0.8 with 24 (0.88 in long parts); where the number of rows is not known, 0.83
-to 0.9 with 8 to 197; 49 x 512 x 2048 takes 0.97, 128 x 384 x 1536 0.97 to 1. Where k is 768, parts of it gain nothing,
-and nor do they with AVX2."""
 _ASSUMED_ROWS = 64  # where m is not known
 _GENERAL_SIZES = (1, 2, 3, 4, 6, 8)  # of tiles for unknown extents
 
@@ -65,11 +52,11 @@ def choose_gemm(
     microseconds).
     """
     dims = [dim for dim in (m, n, k, batch) if dim is not None]
-    small = len(dims) == 4 and prod(dims) < _SMALL_PRODUCTS
+    small = len(dims) == 4 and prod(dims) < tuning.GEMM_SMALL_PRODUCTS
     lanes = target.lanes(np.dtype(element).itemsize)
     parts = 2 if packed_b and n is not None and target.vector_bytes == 64 and 0 < n % lanes <= lanes // 2 else 1
     columns = None if n is None else -(-n * parts // lanes)
-    code_penalty = 10 * _CODE_PENALTY if small else _CODE_PENALTY
+    code_penalty = 10 * tuning.GEMM_CODE_PENALTY if small else tuning.GEMM_CODE_PENALTY
     candidates = [
         (_cost(down, across, parts, k, code_penalty, target), down.sizes, across.sizes)
         for height, width in _tiles(target.vector_registers, parts)
@@ -88,7 +75,7 @@ def choose_gemm(
         # A row of a takes no time at all: one stream of b, asked for long ahead, is what memory gives most to. What
         # stays in the second-level cache is read by several sums at once, or the latency of an FMA a step would bind:
         # 1 x 128 x 2112 took 19.6 us in panels of one vector, 7.6 in panels of four.
-        return GemmSpec((1,), (lanes,), element, a_in_place, packed_b, prefetch_distance=_NEAR_ONE_ROW)
+        return GemmSpec((1,), (lanes,), element, a_in_place, packed_b, prefetch_distance=tuning.GEMM_ONE_ROW_STEPS)
     panel_bytes = (k or _ASSUMED_K) * widths[0] * lanes // parts * itemsize
     # A panel that outgrows the first-level cache is worth the loads in any case: 0.91 of the time at 196 x 384 x 512.
     prefetch_distance = target.steps_near(panel_bytes) if waits and (not stays or panel_bytes > target.l1_bytes) else 0
@@ -98,12 +85,12 @@ def choose_gemm(
     copies = not packed_b and target.waits_for_l3
     used = ((m or _ASSUMED_ROWS) + 2 * wide[0]) * (k or 0) * itemsize
     in_parts = waits and a_in_place and target.vector_registers >= 32 and 2 * used > target.l2_bytes
-    part = _LONG_PART_OF_K if (m or 0) >= _ROWS_OF_LONG_PARTS else _PART_OF_K
+    part = tuning.GEMM_LONG_PART_OF_K if (m or 0) >= tuning.GEMM_ROWS_OF_LONG_PARTS else tuning.GEMM_PART_OF_K
     parts_of_k = -(-(k or 0) // part) if in_parts else 1
     return GemmSpec(
         *(heights, wide, element, a_in_place, packed_b),
-        near_bytes=_NEAR_BYTES if copies else NEAR_BYTES,
-        few_rows=_FEW_ROWS if copies else NEAR_ROWS,
+        near_bytes=tuning.GEMM_WAITING_NEAR_BYTES if copies else tuning.GEMM_NEAR_BYTES,
+        few_rows=tuning.GEMM_WAITING_FEW_ROWS if copies else tuning.GEMM_NEAR_ROWS,
         prefetch_distance=prefetch_distance,
         paced_prefetch=paced_prefetch,
         prefetches_rows=prefetches_rows,
@@ -119,7 +106,7 @@ def stored_type(b: np.ndarray, m: int) -> str:
     of the time for one row or two, 0.66 for four, the same for eight, and 1.12 to 1.2 from sixteen on, where every tile
     widens its panel of b anew.
     """
-    if b.dtype != np.float32 or b.nbytes < _STORED_BYTES or m > _STORED_ROWS:
+    if b.dtype != np.float32 or b.nbytes < tuning.GEMM_STORED_BYTES or m > tuning.GEMM_STORED_ROWS:
         return ""
     flat = b.ravel(order="K")
     pieces = [flat[start : start + _PIECE] for start in range(0, flat.size, _PIECE)]

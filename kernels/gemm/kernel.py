@@ -24,15 +24,7 @@ from jitonnx.emit.ssa import SSAValue, select
 from jitonnx.kernels.gemm.blas import BlasSpec, build_blas
 from jitonnx.kernels.gemm.copy import emit_copy
 from jitonnx.kernels.gemm.scale import build_scale
-from jitonnx.kernels.gemm.spec import (
-    LONGEST_VECTOR,
-    NEAR_DEPTH,
-    WIDENED_ROWS,
-    GemmBuffers,
-    GemmSizes,
-    GemmSpec,
-    ScaleSpec,
-)
+from jitonnx.kernels.gemm.spec import LONGEST_VECTOR, GemmBuffers, GemmSizes, GemmSpec, ScaleSpec
 from jitonnx.kernels.parts.microkernel import (
     emit_accumulate,
     emit_finish,
@@ -41,6 +33,7 @@ from jitonnx.kernels.parts.microkernel import (
     row_offsets,
 )
 from jitonnx.support.records import NamedTuple
+from jitonnx.target import tuning
 
 _I64 = llvm_ir.IntType(64)
 _LINE_BYTES = 64  # of the cache
@@ -180,7 +173,7 @@ class _Gemm:
                     if not self.spec.b_widened:
                         self._emit_strip(width, product, rows)
                         continue
-                    with self.code.if_else(rows > WIDENED_ROWS) as (many, few):
+                    with self.code.if_else(rows > tuning.GEMM_WIDENED_ROWS) as (many, few):
                         with many:
                             self._emit_strip(width, self._widened(product, width, rows), rows)
                         with few:
@@ -298,7 +291,7 @@ class _Gemm:
         # A copy costs more than it saves for few rows, or while b as a whole stays near; then whole vectors are read
         # where they are.
         prefetch_distance = size.k * size.b_row <= self.spec.near_bytes // self.spec.itemsize
-        few_rows = (rows <= 2 * self.spec.rows[0]) | ((rows <= self.spec.few_rows) & (size.k <= NEAR_DEPTH))
+        few_rows = (rows <= 2 * self.spec.rows[0]) | ((rows <= self.spec.few_rows) & (size.k <= tuning.GEMM_NEAR_DEPTH))
         in_place = size.b_column.equals(1) & (active >= width) & (prefetch_distance | few_rows)
         with code.if_then(~in_place):
             shape, strides = (size.k, smaller(active, width)), (size.b_row, size.b_column)

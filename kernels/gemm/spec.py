@@ -13,35 +13,12 @@ from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.mapped_files import release_pages
 from jitonnx.support.records import dataclass
+from jitonnx.target import tuning
 
 ELEMENTS = ("float32", "float64", "int32", "int64", "uint32", "uint64")
 
 LONGEST_VECTOR = 16
 """Elements of the longest vector of any target; scratch is padded by as much."""
-
-NEAR_BYTES = 3 << 20
-"""A run-time b of up to so many bytes is read in place. Measured with 128 to 256 rows: 0.93 to 0.95 of the FMA limit at
-768 x 768 (2.4 MB; copied 0.86), but 0.84 at 1000 x 1000 (copied 0.94) and 0.5 at 4096 x 4096 (copied 0.8). That was
-on Zen 4; cores that wait for their third-level cache read smaller ones in place (`choose.py`)."""
-
-NEAR_ROWS, NEAR_DEPTH = 64, 1024
-"""A larger one is read in place where so many rows at most use a panel of at most so many rows of b. A copy waits for
-the third-level cache, tiles multiply meanwhile. Measured: 1.1 to 1.2 of the speed with 24 to 64 rows and k of 96 to
-1000, even where rows of b lie a power of two apart; 0.98 to 1.05 with 128 rows, and 0.45 with k = 4096. On Zen 4."""
-
-WIDENED_ROWS = 30
-"""Tiles that widen their panel of b anew take longer, for more rows than this, than one pass that widens it for all.
-Measured with float16, over the time with b in float32, 384 x 1536 and 768 x 3072: 24 rows 1.28 and 0.98 by tiles, 1.31
-and 1.17 by a pass; 48 rows 1.29 and 1.10, 1.12 and 1.08; 128 rows 1.28 and 2.46, 1.06 and 1.05."""
-_A_BYTES, _A_BYTES_COPYING = 1 << 20, 4 << 20
-_NEAR_B_BYTES, _NEAREST_B_BYTES = 256 << 10, 16 << 10
-"""A packed b of so many bytes stays in the second-level cache, or beside other operands in the first-level one."""
-_ROWS_OF_NEAR_B, _ROWS_OF_NEAREST_B = 96, 24
-"""Rows of a task that makes whole rows with such a b."""
-_TASKS = 16
-_TASK_PRODUCTS = 1 << 18
-_PANELS_OF_PARTS, _TASKS_OF_PARTS = 4, 8
-"""Panels of a task that takes k in parts, as long as there are so many tasks."""
 
 
 class GemmBuffers(Arguments):
@@ -106,12 +83,13 @@ class GemmSpec(KernelSpec):
     """float16 or bfloat16: packed b lies in 16 bits and is widened to float32 as it is read; else it lies as `element`.
     For float32 b whose elements are all such numbers (`stored_type`), so that results stay the same."""
     b_widened: bool = False
-    """Tasks of more than `WIDENED_ROWS` rows widen each panel of stored b once, into scratch memory that all their
-    tiles read; tiles of those with fewer rows widen it as they read it. For row numbers that only a run tells."""
-    near_bytes: int = NEAR_BYTES
+    """Tasks of more than `tuning.GEMM_WIDENED_ROWS` rows widen each panel of stored b once, into scratch memory that
+    all their tiles read; tiles of those with fewer rows widen it as they read it. For row numbers that only a run
+    tells."""
+    near_bytes: int = tuning.GEMM_NEAR_BYTES
     """A run-time b of up to so many bytes is read in place; a larger one by few rows alone."""
-    few_rows: int = NEAR_ROWS
-    """So many rows at most are few, if k is NEAR_DEPTH at most; two tiles are, whatever k is."""
+    few_rows: int = tuning.GEMM_NEAR_ROWS
+    """So many rows at most are few, if k is `tuning.GEMM_NEAR_DEPTH` at most; two tiles are, whatever k is."""
     prefetch_distance: int = 0
     """How many steps of k ahead of its use packed b is asked for, into the first-level cache; 0: not at all."""
     paced_prefetch: bool = False
@@ -166,19 +144,23 @@ class GemmSpec(KernelSpec):
         at_once = smaller(steps, self.depth) if self.depth else steps
         tiles, panels = -(-m // height), -(-n // width)
         b_bytes = steps * n * self.itemsize
-        if self.b_packed and n > width and b_bytes <= _NEAR_B_BYTES and m >= 4 * _ROWS_OF_NEAR_B:
-            rows = _ROWS_OF_NEAREST_B if b_bytes <= _NEAREST_B_BYTES else _ROWS_OF_NEAR_B
+        if self.b_packed and n > width and b_bytes <= tuning.GEMM_NEAR_B_BYTES and m >= 4 * tuning.GEMM_ROWS_OF_NEAR_B:
+            rows = (
+                tuning.GEMM_ROWS_OF_NEAREST_B if b_bytes <= tuning.GEMM_NEAREST_B_BYTES else tuning.GEMM_ROWS_OF_NEAR_B
+            )
             row_blocks = -(-m // rows)
-            column_blocks = smaller(panels, -(-_TASKS // (row_blocks * batch)))
+            column_blocks = smaller(panels, -(-tuning.TASKS // (row_blocks * batch)))
             return -(-tiles // row_blocks) * height, -(-panels // column_blocks) * width
-        a_bytes = _A_BYTES if self.b_packed else _A_BYTES_COPYING
+        a_bytes = tuning.GEMM_A_BYTES if self.b_packed else tuning.GEMM_A_BYTES_COPYING
         tiles_in_cache = larger(1, a_bytes // (at_once * height * self.itemsize))
-        wanted = smaller(_TASKS, m * n * steps * batch // _TASK_PRODUCTS) // (panels * batch)
+        wanted = smaller(tuning.TASKS, m * n * steps * batch // tuning.GEMM_TASK_PRODUCTS) // (panels * batch)
         tiles_each = -(-tiles // smaller(tiles, larger(1, wanted, -(-tiles // tiles_in_cache))))
-        least = _TASK_PRODUCTS * smaller(m, 4) // 4
+        least = tuning.GEMM_TASK_PRODUCTS * smaller(m, 4) // 4
         panels_each = larger(1, least // (tiles_each * height * steps * width))
         if self.depth:  # each task reads all parts of its rows anew
-            panels_each = larger(panels_each, smaller(_PANELS_OF_PARTS, panels * batch // _TASKS_OF_PARTS))
+            panels_each = larger(
+                panels_each, smaller(tuning.GEMM_PANELS_OF_PARTS, panels * batch // tuning.GEMM_TASKS_OF_PARTS)
+            )
         column_blocks = -(-panels // smaller(panels, panels_each))
         return tiles_each * height, -(-panels // column_blocks) * width
 

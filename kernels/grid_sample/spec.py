@@ -11,6 +11,7 @@ import numpy as np
 from jitonnx.emit.arguments import Arguments, Buffer, Size, Sizes, each, result
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
+from jitonnx.target import tuning
 
 TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
 """Taps along each axis, by mode."""
@@ -20,8 +21,6 @@ MAX_AXES = 3
 FLOATS = ("float32", "float64")
 WORDS = ("uint8", "uint16", "uint32", "uint64")
 """Elements that are merely copied, mode nearest."""
-_TASK_ELEMENTS = 1 << 13
-"""About how many elements of the result a task makes."""
 VECTOR = 16
 """Places whose taps are found at once, at most."""
 
@@ -94,7 +93,7 @@ class _SampleSpec(KernelSpec):
         return "float32" if self.element in WORDS else self.element
 
     def complete(self, sizes: SampleGiven) -> SampleSizes:
-        places = _TASK_ELEMENTS // max(1, sizes.channels) // VECTOR * VECTOR
+        places = tuning.INTERPOLATED_TASK_ELEMENTS // max(1, sizes.channels) // VECTOR * VECTOR
         return SampleSizes.following(sizes, task_places=max(VECTOR, places))
 
     def tasks(self, sizes: SampleSizes) -> int:

@@ -13,6 +13,7 @@ from jitonnx.kernels.integer.spec import IntegerSpec
 from jitonnx.kernels.parts.layouts import LINE
 from jitonnx.kernels.parts.microkernel import emit_prefetch
 from jitonnx.support.records import NamedTuple
+from jitonnx.target.products import IntegerProducts
 
 _I32 = llvm_ir.IntType(32)
 _BYTE_PAIRS = {16: "llvm.x86.avx512.pmaddubs.w.512", 8: "llvm.x86.avx2.pmadd.ub.sw"}
@@ -124,7 +125,12 @@ def byte_pairs(builder: llvm_ir.IRBuilder, left: llvm_ir.Value, right: llvm_ir.V
 
 
 def add_products(
-    code: KernelBuilder, multiply: str, total: SSAValue, left: llvm_ir.Value, right: llvm_ir.Value, lanes: int
+    code: KernelBuilder,
+    multiply: IntegerProducts,
+    total: SSAValue,
+    left: llvm_ir.Value,
+    right: llvm_ir.Value,
+    lanes: int,
 ) -> SSAValue:
     """The sums with the products of a group added; `left` are 32 bits in each lane, `right` as many bits."""
     builder, sums = code.builder, llvm_ir.VectorType(_I32, lanes)

@@ -16,35 +16,17 @@ from jitonnx.kernels.parts.packing import zeros
 from jitonnx.kernels.parts.sizes import below, larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
+from jitonnx.target import tuning
+from jitonnx.target.products import INTEGERS, IntegerProducts
 
 if TYPE_CHECKING:
     from jitonnx.target.machine import Target
 
-GROUPS = {"tiles": 4, "signed matrices": 8, "dot": 4, "signed dot": 4, "byte pairs": 4, "pairs": 2, "words": 1}
-"""How products are summed, by the best that a CPU has, and how many products of one row and column an instruction sums
-in 32 bits: matrices in tile registers (AMX), matrices of 2 x 8 and 8 x 2 signed bytes (AArch64's smmla), dot products
-of bytes (VNNI: unsigned by signed; AArch64's sdot: both signed), of pairs of unsigned and signed bytes in 16 bits (two
-instructions, where weights let 16 bits hold the sums: `fits_byte_pairs`), of pairs of 16 bits (all x86), or one product
-after the other."""
 STEP = 64
 """Elements of a row of x in a cache line and in a row of a tile: scratch rows are multiples of it."""
 TILE_BYTES = 2 * 16 * 2 * 16 * 4
 """Sums of 2 x 2 tiles of 16 x 16."""
 RESULTS = ("int32", "float32", "uint8", "int8")
-
-_TASKS = 16
-_TASK_PRODUCTS = {
-    **{"tiles": 1 << 21, "signed matrices": 1 << 20, "dot": 1 << 20},
-    **{"signed dot": 1 << 19, "byte pairs": 1 << 18, "pairs": 1 << 18, "words": 1 << 17},
-}
-"""Products that are some 5 microseconds of work."""
-_ROWS_BYTES = 384 << 10
-"""Gathered rows of a task: they are to stay in the second-level cache."""
-FEW_ROWS = 2
-"""Dot products of vectors are faster than tile registers up to so many rows: 2.1 instead of 3.8 microseconds for one
-row by 256 x 1024, 5.3 instead of 6.5 for two rows by 768 x 768."""
-_NEAR_BYTES = 1 << 20
-"""Weights up to this size stay in the second-level cache from block to block of rows."""
 
 
 class IntegerBuffers(Arguments):
@@ -73,8 +55,7 @@ class IntegerSpec(KernelSpec):
     remains is done by the tile of the least height that suffices, or in several.
     """
 
-    multiply: str
-    """One of GROUPS."""
+    multiply: IntegerProducts
     rows: tuple[int, ...]
     """Tile heights, decreasing."""
     width: int
@@ -108,11 +89,11 @@ class IntegerSpec(KernelSpec):
 
     @property
     def group(self) -> int:
-        return GROUPS[self.multiply]
+        return INTEGERS[self.multiply].group
 
     @property
     def features(self) -> tuple[str, ...]:
-        return ("amx-int8", "amx-tile") if self.multiply == "tiles" else ()
+        return INTEGERS[self.multiply].features
 
     @property
     def step(self) -> int:
@@ -140,9 +121,11 @@ class IntegerSpec(KernelSpec):
         else all rows that do, and some columns; up to 16 tasks of 5 microseconds at least."""
         rows, depth = _rows(given), _depth(given)
         height, tiles, panels = self.rows[0], -(-rows // self.rows[0]), -(-given.out_channels // self.width)
-        most = larger(_ROWS_BYTES // (self.row_bytes(depth) * height), 1)
-        wanted = larger(smaller(rows * depth * given.out_channels // _TASK_PRODUCTS[self.multiply], _TASKS), 1)
-        prefetch_distance = below(depth * panels * self.width, _NEAR_BYTES)
+        most = larger(tuning.INTEGER_ROWS_BYTES // (self.row_bytes(depth) * height), 1)
+        wanted = larger(
+            smaller(rows * depth * given.out_channels // tuning.INTEGER_TASK_PRODUCTS[self.multiply], tuning.TASKS), 1
+        )
+        prefetch_distance = below(depth * panels * self.width, tuning.INTEGER_NEAR_BYTES)
         row_tasks = larger(smaller(tiles, 1 + prefetch_distance * (wanted - 1)), larger(-(-tiles // most), 1))
         column_tasks = larger(smaller(panels, -(-wanted // row_tasks)), 1)
         rows_each, columns_each = -(-tiles // row_tasks) * height, -(-panels // column_tasks) * self.width
@@ -236,7 +219,7 @@ def choose(
     0.96 of the time with 128 and 256 channels of 3x3 taps, 0.85 with 512.
     """
     multiply = target.integer_products
-    if multiply == "tiles" and (not tiles or (rows is not None and rows <= FEW_ROWS)):
+    if multiply == "tiles" and (not tiles or (rows is not None and rows <= tuning.INTEGER_FEW_ROWS)):
         multiply = target.byte_dots or multiply
     if multiply == "pairs" and in_byte_pairs and target.vector_bytes >= 32:
         multiply = "byte pairs"

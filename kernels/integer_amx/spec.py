@@ -13,6 +13,7 @@ from jitonnx.kernels.integer.spec import IntegerBuffers
 from jitonnx.kernels.parts.amx_products import AmxSizes, AmxSpec, chosen, written_out
 from jitonnx.kernels.parts.layouts import LINE
 from jitonnx.support.records import dataclass
+from jitonnx.target.products import INTEGERS
 
 
 @dataclass(frozen=True)
@@ -34,11 +35,10 @@ class IntegerAmxSpec(AmxSpec):
     BUFFERS = IntegerBuffers
     SIZES = AmxSizes
     ITEM_BYTES = 1
-    TASK_PRODUCTS = 1 << 22
 
     @property
     def features(self) -> tuple[str, ...]:
-        return ("amx-int8", "amx-tile")
+        return INTEGERS["tiles"].features
 
     @property
     def x_bytes(self) -> int:

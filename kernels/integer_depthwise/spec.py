@@ -7,20 +7,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jitonnx.emit.arguments import Size
-from jitonnx.kernels.integer.spec import GROUPS, IntegerBuffers
+from jitonnx.kernels.integer.spec import IntegerBuffers
 from jitonnx.kernels.parts.layouts import WindowProduct
 from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
+from jitonnx.target import tuning
+from jitonnx.target.products import INTEGERS, IntegerProducts
 
 if TYPE_CHECKING:
     from jitonnx.target.machine import Target
 
-_TASKS = 16
-_TASK_PRODUCTS = 1 << 18
-"""Products that are some 5 microseconds of work."""
-_BAND_BYTES = 256 << 10
-"""Input rows of a task: they are to stay in the second-level cache."""
 _PIXELS = 8
 
 
@@ -43,8 +40,8 @@ class DepthwiseIntegerSpec(KernelSpec):
     all outputs that read this column multiply with their weights. The last vector of a pixel overlaps the one before.
     """
 
-    multiply: str
-    """A key of GROUPS, but for tiles."""
+    multiply: IntegerProducts
+    """Not by tiles."""
     kernel: tuple[int, int]
     strides: tuple[int, int]
     dilations: tuple[int, int]
@@ -66,7 +63,7 @@ class DepthwiseIntegerSpec(KernelSpec):
 
     @property
     def group(self) -> int:
-        return GROUPS[self.multiply]
+        return INTEGERS[self.multiply].group
 
     @property
     def words(self) -> int:
@@ -79,9 +76,9 @@ class DepthwiseIntegerSpec(KernelSpec):
 
     def complete(self, sizes: WindowProduct) -> DepthwiseIntegerSizes:
         row = sizes.out_width * sizes.channels * self.kernel[0] * self.kernel[1]
-        tasks = larger(smaller(sizes.out_height * row // _TASK_PRODUCTS, _TASKS), 1)
+        tasks = larger(smaller(sizes.out_height * row // tuning.INTEGER_DEPTHWISE_TASK_PRODUCTS, tuning.TASKS), 1)
         width = self.reach(larger(-(-sizes.out_width // self.pixels) * self.pixels, 1), 1)
-        fitting = larger(_BAND_BYTES // larger(width * sizes.channels * self.strides[0], 1), 1)
+        fitting = larger(tuning.INTEGER_DEPTHWISE_BAND_BYTES // larger(width * sizes.channels * self.strides[0], 1), 1)
         rows = larger(smaller(-(-sizes.out_height // tasks), fitting), 1)
         return DepthwiseIntegerSizes.following(sizes, task_rows=rows, band_width=width)
 
@@ -121,6 +118,6 @@ def choose_depthwise(
     result: str,
 ) -> DepthwiseIntegerSpec:
     """The kernel for these windows, all of whose taps are spelled out, on a CPU."""
-    others = {"tiles": "dot", "signed dot": "words", "signed matrices": "words"}
+    others: dict[IntegerProducts, IntegerProducts] = {"tiles": "dot", "signed dot": "words", "signed matrices": "words"}
     multiply = others.get(target.integer_products, target.integer_products)
     return DepthwiseIntegerSpec(multiply, kernel, strides, dilations, _PIXELS, signed, shifted, result)

@@ -14,15 +14,11 @@ from jitonnx.kernels.integer.spec import choose as choose_integer
 from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
+from jitonnx.target import tuning
+from jitonnx.target.products import IntegerProducts
 
 if TYPE_CHECKING:
     from jitonnx.target.machine import Target
-
-_TASKS = 16
-_TASK_PRODUCTS = 1 << 20
-"""Products that are some 10 microseconds of work, with the packing of b and the epilogue."""
-_ROWS_BYTES = 256 << 10
-"""Gathered rows of a task: they are to stay in the second-level cache."""
 
 
 class MatricesBuffers(Arguments):
@@ -52,7 +48,7 @@ class IntegerMatricesSpec(KernelSpec):
     sign bits flipped where it is uint8.
     """
 
-    multiply: str
+    multiply: IntegerProducts
     """As IntegerSpec has it; so are the following five, of a and c."""
     rows: tuple[int, ...]
     width: int
@@ -97,8 +93,10 @@ class IntegerMatricesSpec(KernelSpec):
         height = self.product.rows[0]
         tiles = larger(-(-sizes.m // height), 1)
         matrices = larger(sizes.outer * sizes.inner, 1)
-        wanted = larger(smaller(matrices * sizes.m * sizes.n * sizes.k // _TASK_PRODUCTS, _TASKS), 1)
-        most = larger(_ROWS_BYTES // (row_bytes * height), 1)
+        wanted = larger(
+            smaller(matrices * sizes.m * sizes.n * sizes.k // tuning.INTEGER_MATRICES_TASK_PRODUCTS, tuning.TASKS), 1
+        )
+        most = larger(tuning.INTEGER_MATRICES_ROWS_BYTES // (row_bytes * height), 1)
         parts = larger(smaller(tiles, -(-wanted // matrices)), -(-tiles // most))
         return -(-tiles // parts) * height
 

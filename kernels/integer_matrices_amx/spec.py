@@ -18,6 +18,7 @@ from jitonnx.kernels.parts.amx_products import SLACK_ROWS
 from jitonnx.kernels.parts.layouts import UnaryBuffers
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
+from jitonnx.target.products import INTEGERS
 
 
 @dataclass(frozen=True)
@@ -45,11 +46,10 @@ class IntegerMatricesAmxSpec(OfMatrices):
     BUFFERS = MatricesBuffers
     SIZES = AmxMatricesSizes
     ITEM_BYTES = 1
-    TASK_PRODUCTS = 1 << 22
 
     @property
     def features(self) -> tuple[str, ...]:
-        return ("amx-int8", "amx-tile")
+        return INTEGERS["tiles"].features
 
     @property
     def packs(self) -> bool:
@@ -89,7 +89,7 @@ class IntegerMatricesAmxSpec(OfMatrices):
 
 @dataclass(frozen=True)
 class IntegerPackingSpec(KernelSpec):
-    """y[matrix] = x[matrix], packed as `IntegerMatricesAmxSpec` has it, one after the other. A task is TASK_PANELS."""
+    """y[matrix] = x[matrix], packed as `IntegerMatricesAmxSpec` has it, one after the other. A task is some panels."""
 
     width: int
     signed: bool
@@ -102,7 +102,7 @@ class IntegerPackingSpec(KernelSpec):
 
     @property
     def features(self) -> tuple[str, ...]:
-        return ("amx-int8", "amx-tile")
+        return INTEGERS["tiles"].features
 
     def tasks(self, sizes: PackingSizes) -> int:
         return packing_tasks(sizes, self.width)

@@ -6,9 +6,7 @@ from jitonnx.emit.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.parts.sizes import larger
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
-
-_TASK_BYTES = 1 << 16
-"""Bytes of a task: some microseconds of work."""
+from jitonnx.target import tuning
 
 
 class LookupBuffers(Arguments):
@@ -43,8 +41,8 @@ class LookupSpec(KernelSpec):
     PRESCHEDULED = True
 
     def complete(self, sizes: LookupGiven) -> LookupSizes:
-        rows = larger(_TASK_BYTES // larger(sizes.length, 1), 1)
-        return LookupSizes.following(sizes, task_rows=rows, task_length=_TASK_BYTES)
+        rows = larger(tuning.LOOKUP_TASK_BYTES // larger(sizes.length, 1), 1)
+        return LookupSizes.following(sizes, task_rows=rows, task_length=tuning.LOOKUP_TASK_BYTES)
 
     def tasks(self, sizes: LookupSizes) -> int:
         return -(-sizes.rows // sizes.task_rows) * -(-sizes.length // sizes.task_length)

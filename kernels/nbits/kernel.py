@@ -24,7 +24,6 @@ from jitonnx.kernels.bfloat16.spec import STEP
 from jitonnx.kernels.integer.products import add_products, byte_pairs
 from jitonnx.kernels.nbits.spec import (
     CHUNK,
-    FEW_ROWS,
     LEAST_MAGNITUDE,
     TILE_VECTORS,
     VECTORS,
@@ -39,6 +38,7 @@ from jitonnx.kernels.parts.amx import clear, configured, multiply, store
 from jitonnx.kernels.parts.amx_products import SUMS_BYTES
 from jitonnx.kernels.parts.layouts import LINE, TILE
 from jitonnx.kernels.parts.microkernel import emit_accumulate, emit_finish, emit_prefetch, row_offsets
+from jitonnx.target import tuning
 
 _I64 = llvm_ir.IntType(64)
 _UNROLLED = 32
@@ -49,10 +49,6 @@ _SUMS = 8
 """Fewer sums at a time would wait for themselves."""
 _TOGETHER = 4
 """Rows of a block of sums in memory that go through the epilogue at a time."""
-_AHEAD_BYTES = 4096
-"""How far ahead of its use a panel is asked for. The panel behind it lies behind it. Lines are asked for one by one,
-between products: a core asks for few at a time, and all those of a block at once held up the loads behind them (a
-matrix in memory took 9 % longer)."""
 
 
 def build(spec: NBitsSpec | RowsSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
@@ -88,7 +84,7 @@ class _Rows:
             at = (row * blocks + number) * block
             active = size.k - number * block
             if self.spec.rounded:
-                with code.if_else(size.m <= FEW_ROWS) as (few, many):
+                with code.if_else(size.m <= tuning.NBITS_FEW_ROWS) as (few, many):
                     with few:
                         self._prepare(a, active, at, factors)
                     with many:
@@ -180,7 +176,7 @@ class _NBits:
             if self.digits == 1:
                 self._emit_rows(panel, first_row, count, self.spec.rows)
             else:
-                with code.if_else(size.m <= FEW_ROWS) as (few, many):
+                with code.if_else(size.m <= tuning.NBITS_FEW_ROWS) as (few, many):
                     with few:
                         self._emit_rows(panel, code.integer(0), size.m, (_FEW_TOGETHER, 1))
                     with many:
@@ -309,7 +305,7 @@ class _NBits:
         w = w.at(word * spec.width)
         if vectors == VECTORS:  # columns that are read one vector at a time are near already
             for v in range(vectors):
-                emit_prefetch(code.builder, w.at(v * lanes + _AHEAD_BYTES // 4).value)
+                emit_prefetch(code.builder, w.at(v * lanes + tuning.NBITS_AHEAD_BYTES // 4).value)
         if self.digits:
             if self.digits == 1:  # LLVM would load the rows' elements of all words, and put them on the stack
                 left = [row.behind(sums[0][-1].get()) for row in left]

@@ -6,28 +6,28 @@ A column of such a matrix has blocks of 16 to 256 numbers q, each with a scale s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
 from jitonnx.emit.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.bfloat16.spec import STEP
 from jitonnx.kernels.parts.amx_products import SUMS_BYTES
-from jitonnx.kernels.parts.bfloat16 import TILE_FEATURES
 from jitonnx.kernels.parts.layouts import TILE
 from jitonnx.kernels.parts.packing import blocks, copy_columns, for_each, zeros
 from jitonnx.kernels.parts.sizes import below, larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
+from jitonnx.target import tuning
+from jitonnx.target.products import BFLOAT16, ByteDots
 
 if TYPE_CHECKING:
     from jitonnx.target.machine import Target
 
+Multiply: TypeAlias = ByteDots | Literal["byte pairs", "float"]
+"""How few rows, or all of one digit, are multiplied."""
 BITS = (2, 4, 8)
 BLOCKS = (16, 32, 64, 128, 256)
-FEW_ROWS = 8
-"""Products of so many rows at most widen the matrix in registers, once for every 4 rows; those of more widen a panel of
-it into scratch memory, as float32, which all their rows are multiplied with."""
 CHUNK = 16
 """Elements of a row that are quantised at a time: they take whole words, however few bits the matrix has."""
 DIGITS = 3
@@ -38,10 +38,6 @@ VECTORS = 4
 """Vectors of a packed panel: so many independent sums hide the latency of adding to one."""
 TILE_VECTORS = 2
 """Vectors of a tile of many rows: the panel of 8192 rows takes 1 MB of the second-level cache with AVX-512."""
-_TASKS = 16
-_LEAST_ROWS = 48
-_LEAST_ROUNDED_ROWS = 256
-"""Rows that make it worth while to widen a panel once more, for another task."""
 
 
 class RowsBuffers(Arguments):
@@ -67,8 +63,8 @@ class RowsSpec(KernelSpec):
     [m][blocks][2]: factor (1 without digits) and sum of each block. A block with NaN or infinities has the factor NaN
     or infinity, and digits of 0, so that results are NaN.
 
-    More rows than FEW_ROWS are there only with one digit, or if `rounded`: left [m][elements] is bfloat16 then, and
-    factors go unwritten.
+    More rows than `tuning.NBITS_FEW_ROWS` are there only with one digit, or if `rounded`: left [m][elements] is
+    bfloat16 then, and factors go unwritten.
 
     Task: a row.
     """
@@ -97,11 +93,11 @@ class RowsSpec(KernelSpec):
     @property
     def most_rows(self) -> int | None:
         """How many rows are quantised, and have factors; None: all."""
-        return None if self.digits == 1 else FEW_ROWS
+        return None if self.digits == 1 else tuning.NBITS_FEW_ROWS
 
     @property
     def features(self) -> tuple[str, ...]:
-        return TILE_FEATURES if self.rounded else ()
+        return BFLOAT16["tiles"].features if self.rounded else ()
 
     def left_bytes(self, m: Any, few: Any, elements: Any) -> Any:
         """Room for `left`, of m rows of so many elements in whole blocks. few: those of them that have factors.
@@ -111,7 +107,7 @@ class RowsSpec(KernelSpec):
         return elements * ((m + 2 * TILE) * 2 if self.rounded else few * self.itemsize)
 
     def tasks(self, sizes: RowsSizes) -> int:
-        return sizes.m if self.rounded or self.digits == 1 else sizes.m * below(sizes.m, FEW_ROWS + 1)
+        return sizes.m if self.rounded or self.digits == 1 else sizes.m * below(sizes.m, tuning.NBITS_FEW_ROWS + 1)
 
     def work(self, sizes: RowsSizes) -> Work:
         elements = self.tasks(sizes) * sizes.k
@@ -162,7 +158,7 @@ class NBitsSpec(KernelSpec):
 
     bits: int
     block: int
-    multiply: str
+    multiply: Multiply
     width: int
     rows: tuple[int, ...]
     zeros: str = ""
@@ -184,7 +180,7 @@ class NBitsSpec(KernelSpec):
 
     @property
     def features(self) -> tuple[str, ...]:
-        return TILE_FEATURES if self.rounded else ()
+        return BFLOAT16["tiles"].features if self.rounded else ()
 
     @property
     def word(self) -> int:
@@ -204,7 +200,7 @@ class NBitsSpec(KernelSpec):
     @property
     def few_rows(self) -> int:
         """Products of so many rows are those of few; one digit makes all of them so (0: it is not asked)."""
-        return 0 if self.digits == 1 else FEW_ROWS
+        return 0 if self.digits == 1 else tuning.NBITS_FEW_ROWS
 
     def padded(self, k: Any) -> Any:
         """k in whole blocks."""
@@ -212,8 +208,8 @@ class NBitsSpec(KernelSpec):
 
     def complete(self, sizes: NBitsGiven) -> NBitsSizes:
         panels = -(-sizes.n // self.width)
-        least_rows = _LEAST_ROUNDED_ROWS if self.rounded else _LEAST_ROWS
-        parts = larger(1, smaller(-(-_TASKS // panels), sizes.m // least_rows))
+        least_rows = tuning.NBITS_LEAST_ROUNDED_ROWS if self.rounded else tuning.NBITS_LEAST_ROWS
+        parts = larger(1, smaller(-(-tuning.TASKS // panels), sizes.m // least_rows))
         few = below(sizes.m, self.few_rows + 1)
         least = -(-sizes.m // parts)
         rows = -(-least // self.rows[0]) * self.rows[0]
@@ -227,7 +223,7 @@ class NBitsSpec(KernelSpec):
         panel = self.padded(sizes.k) * self.width // VECTORS * TILE_VECTORS
         if self.digits == 1:
             return 0
-        return (1 - below(sizes.m, FEW_ROWS + 1)) * (SUMS_BYTES + 2 * panel if self.rounded else 4 * panel)
+        return (1 - below(sizes.m, tuning.NBITS_FEW_ROWS + 1)) * (SUMS_BYTES + 2 * panel if self.rounded else 4 * panel)
 
     def work(self, sizes: NBitsSizes) -> Work:
         elements = sizes.n * self.padded(sizes.k)
@@ -272,8 +268,9 @@ def choose(
     Tiles of many rows are 12 x 2 vectors with 32 registers (24 sums, 2 of the panel, a factor), 6 x 2 with 16; of rows
     of int8 12 x 1 (as many sums of a block, and results) and 4 x 1, which pairs take with 32, too.
     """
-    rounded = rounded and target.bfloat16_products == "tiles" and block >= STEP
-    multiply, digits = target.byte_dots or "float", DIGITS if target.byte_dots else 0
+    rounded = rounded and target.has_bfloat16_tiles and block >= STEP
+    multiply: Multiply = target.byte_dots or "float"
+    digits = DIGITS if target.byte_dots else 0
     if quantised and not rounded:
         if not target.byte_dots and bits < 8 and not target.on_arm and target.vector_bytes >= 32:
             multiply = "byte pairs"

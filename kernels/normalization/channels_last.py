@@ -18,7 +18,7 @@ from jitonnx.kernels.normalization.spec import (
     GroupStatisticsSpec,
 )
 from jitonnx.kernels.parts.rows import Vectors, as_element, float_from_bits
-from jitonnx.kernels.parts.sharing import TASK_ELEMENTS
+from jitonnx.target import tuning
 
 
 def build(
@@ -46,7 +46,7 @@ class _Step:
         self.vectors, self.code = vectors, vectors.code
         size = self.code.sizes(spec.SIZES)
         self.pixels, self.channels, self.x_image, self.x_pixel = size.pixels, size.channels, size.x_image, size.x_pixel
-        wanted = larger(smaller(self.pixels * self.channels / TASK_ELEMENTS, BLOCKS), 1)
+        wanted = larger(smaller(self.pixels * self.channels / tuning.TASK_ELEMENTS, BLOCKS), 1)
         self.block_pixels = (self.pixels + wanted - 1) / larger(wanted, 1)
         self.blocks = (self.pixels + self.block_pixels - 1) / self.block_pixels
         self.x, self.partial, *_ = self.code.buffers(spec.BUFFERS, vectors.element)

@@ -21,6 +21,7 @@ from jitonnx.kernels.normalization.spec import (
 )
 from jitonnx.kernels.parts.rows import Vectors, as_element, float_from_bits, in_all_lanes, unit_range
 from jitonnx.kernels.spec import KernelSpec
+from jitonnx.target import tuning
 
 
 def build(spec: KernelSpec, lanes: int, epilogue: Stage | None = None, prologue: Stage | None = None) -> Kernel:
@@ -151,10 +152,6 @@ def _square(x: SSAValue) -> SSAValue:
 # ---------------------------------------------------------------- groups of channels, channels first
 
 
-_BLOCK_BYTES = 1 << 14
-"""Half of a first-level cache: what of a group is read twice, for its mean and its variance, before the next is."""
-
-
 def _statistics(
     vectors: Vectors,
     image: SSAValue,
@@ -169,7 +166,7 @@ def _statistics(
     1979): what lies in the second-level cache or beyond is read once.
     """
     code, element, lanes = vectors.code, vectors.element, vectors.lanes
-    elements = code.integer(_BLOCK_BYTES * 8 // element.bitwidth)
+    elements = code.integer(tuning.NORMALIZATION_BLOCK_BYTES * 8 // element.bitwidth)
     done, mean, squares = (code.variable(code.number(element, 0.0)) for _ in range(3))
     with code.loop(channels[1], channels[0], larger(elements / positions, 1)) as first:
         stop = smaller(first + larger(elements / positions, 1), channels[1])

@@ -15,10 +15,11 @@ import struct
 import numpy as np
 
 from jitonnx.emit.arguments import Arguments, Buffer, Size, result
-from jitonnx.kernels.parts.sharing import TASK_ELEMENTS, units_per_task
+from jitonnx.kernels.parts.sharing import units_per_task
 from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
+from jitonnx.target import tuning
 
 BLOCKS = 16
 """Blocks that the pixels of an image are cut into at most, channels last."""
@@ -186,7 +187,7 @@ class _ChannelsLast(KernelSpec):
     def blocks(self, sizes: GroupStatisticsSizes) -> int:
         """Blocks an image is cut into: as many as make tasks of 2**14 elements, at most 16."""
         pixels = sizes.pixels
-        wanted = smaller(BLOCKS, larger(1, pixels * sizes.channels // TASK_ELEMENTS))
+        wanted = smaller(BLOCKS, larger(1, pixels * sizes.channels // tuning.TASK_ELEMENTS))
         return -(-pixels // -(-pixels // wanted)) if pixels else 0
 
     def tasks(self, sizes: GroupStatisticsSizes) -> int:

@@ -10,12 +10,9 @@ from jitonnx.kernels.parts.axes import MAX_RANK
 from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import NamedTuple, dataclass
+from jitonnx.target import tuning
 
 MODES = ("constant", "reflect", "edge", "wrap")
-_TASK_BYTES = 32 << 10
-"""About what a task writes."""
-_LONG_RUN = 32
-"""Runs of so many elements or more that continue from elsewhere are rows of their own, which are copied by vectors."""
 
 
 class Axis(NamedTuple):
@@ -107,7 +104,7 @@ class PadSpec(KernelSpec):
             left=left * run.extent,
             middle=middle * run.extent,
             right=(row.extent - left - middle) * run.extent,
-            task_rows=larger(1, smaller(b.extent, _TASK_BYTES // larger(1, row_bytes))),
+            task_rows=larger(1, smaller(b.extent, tuning.TASK_BYTES // larger(1, row_bytes))),
             outer_places=prod(axis.extent for axis in outer),
             outer_rank=len(outer),
             **by_name("b_extent b_target b_source b_before b_source_extent", b),
@@ -135,7 +132,7 @@ class PadSpec(KernelSpec):
             return [*left, one]
         row, run = left[-2:]
         dense = row.target == row.source == run.extent
-        return left if dense and (self.mode == "constant" or run.extent < _LONG_RUN) else [*left, one]
+        return left if dense and (self.mode == "constant" or run.extent < tuning.PAD_LONG_RUN) else [*left, one]
 
     def tasks(self, sizes: PadSizes) -> int:
         nothing = self.mode != "constant" and any(_cut(axis).source_extent == 0 for axis in _axes(sizes))

@@ -36,13 +36,10 @@ from jitonnx.kernels.parts.amx_products import (
 from jitonnx.kernels.parts.amx_rows import Copying
 from jitonnx.kernels.parts.layouts import LINE, TILE
 from jitonnx.kernels.parts.microkernel import emit_finish, emit_finish_whole, emit_prefetch
+from jitonnx.target import tuning
 
 _FRACTIONS = 64
 """What shares of rows are counted in."""
-_FETCHED_BYTES = 64 << 10
-"""What is asked for of the first panel before rows are copied."""
-_AHEAD = 24
-"""Steps ahead of their use that weights are asked for which are used once."""
 
 
 _Value = TypeVar("_Value")
@@ -177,7 +174,7 @@ class AmxKernel:
         """Asks for the beginning of a panel, while rows are copied."""
         panel = self.steps * (self.spec.width * LINE)
         first = self.right(matrix).at(column / self.spec.width * panel)
-        with self.code.loop(smaller(panel, _FETCHED_BYTES), step=LINE) as at:
+        with self.code.loop(smaller(panel, tuning.AMX_FETCHED_BYTES), step=LINE) as at:
             emit_prefetch(self.code.builder, first.at(at).value)
 
     def _band_of(self, number: SSAValue) -> tuple[SSAValue, SSAValue, SSAValue]:
@@ -319,7 +316,7 @@ class AmxKernel:
         columns, r, column = spec.width // TILE, new.row, new.column
         panel_step = spec.width * LINE
         w = self.right(new.matrix).at(column / spec.width * (self.steps * panel_step))
-        ahead = code.integer(_AHEAD * panel_step) if spec.once else self.steps * panel_step
+        ahead = code.integer(tuning.AMX_STEPS * panel_step) if spec.once else self.steps * panel_step
         following = w.at(ahead + r / (spec.high * TILE) * (self.steps * (spec.fetched * LINE)))
         x = [self.tile(new.matrix, new.pixel, r + i * TILE, count) for i in range(tiles)]
         finished = code.variable(code.integer(0))

@@ -11,16 +11,7 @@ from typing import Any
 from jitonnx.emit.arguments import Arguments, Size
 from jitonnx.kernels.parts.amx_products import AmxSpec, chosen, whole
 from jitonnx.kernels.parts.layouts import TILE, WindowProduct
-
-PACKED_BYTES = 1 << 19
-"""Right matrices of up to so many bytes, packed, are packed by the tasks that multiply with them, if each is multiplied
-with one left matrix."""
-ONE_TASK = 1 << 20
-"""Products up to which that is done with a single matrix, too: they are one task."""
-
-
-TASK_PANELS = 8
-"""Panels that are packed together: of each row a kilobyte is read, or more, where it lies."""
+from jitonnx.target import tuning
 
 
 class MatricesGiven(WindowProduct):
@@ -62,8 +53,8 @@ class PackingSizes(Arguments):
 
 
 def packing_tasks(sizes: PackingSizes, width: int) -> int:
-    """How many tasks pack matrices to panels of `width` columns, TASK_PANELS each."""
-    return sizes.outer * sizes.inner * -(-sizes.n // (width * TASK_PANELS))
+    """How many tasks pack matrices to panels of `width` columns, AMX_TASK_PANELS each."""
+    return sizes.outer * sizes.inner * -(-sizes.n // (width * tuning.AMX_TASK_PANELS))
 
 
 def blocks_of_matrices(way: str, m: int, columns: int | None, right_bytes: int, *, packs: bool) -> dict[str, Any]:

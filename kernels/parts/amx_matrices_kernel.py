@@ -9,9 +9,10 @@ from jitonnx.emit import types
 from jitonnx.emit.builder import KernelBuilder, Pointer, remainder, smaller
 from jitonnx.emit.ssa import SSAValue
 from jitonnx.kernels.parts.amx_kernel import AmxKernel
-from jitonnx.kernels.parts.amx_matrices import TASK_PANELS, AmxMatricesSizes, OfMatrices, PackingSizes
+from jitonnx.kernels.parts.amx_matrices import AmxMatricesSizes, OfMatrices, PackingSizes
 from jitonnx.kernels.parts.amx_packing import Packing
 from jitonnx.support.records import NamedTuple
+from jitonnx.target import tuning
 
 
 class MatricesKernel(AmxKernel):
@@ -79,8 +80,8 @@ class PackedPart(NamedTuple):
 def each_packed_part(
     code: KernelBuilder, size: PackingSizes, width: int, begin: SSAValue, end: SSAValue
 ) -> Iterator[PackedPart]:
-    """The block for each task, of TASK_PANELS of `width` columns."""
-    together = width * TASK_PANELS
+    """The block for each task, of AMX_TASK_PANELS of `width` columns."""
+    together = width * tuning.AMX_TASK_PANELS
     tasks = (size.n + (together - 1)) / together
     with code.loop(end, begin) as task:
         matrix, first = task / tasks, remainder(task, tasks) * together

@@ -19,18 +19,12 @@ from jitonnx.kernels.parts.packing import for_each, zeros
 from jitonnx.kernels.parts.sizes import below, larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
+from jitonnx.target import tuning
 
 SUMS_BYTES = 2 * TILE * 2 * TILE * 4
 """Sums of 2 x 2 or 4 x 1 tiles."""
 WAYS = ("in place", "copied", "gathered", "im2col", "padded")
 
-_TASKS = 16
-_BAND_BYTES = 512 << 10
-"""Rows of images that a task has in scratch memory: they are to stay in the second-level cache."""
-NEAR_BYTES = 5 << 18
-"""Weights of a task up to this size stay in the second-level cache from block to block of rows."""
-_COPIED_COLUMNS = 512
-"""Columns that a task has at least, or half of all, whose rows are copied: another thread copies them, too."""
 SLACK_ROWS = 64
 """Rows that tiles may read behind the last one, without an effect."""
 
@@ -77,17 +71,10 @@ class AmxSpec(KernelSpec):
     """"unfolded": rows of taps and elements of each, where these are so few that the copy of each is written out; (0,
     0): a loop goes over them."""
 
-    GFLOPS: ClassVar[int] = 1000
+    GFLOPS: ClassVar[int] = tuning.TILE_PRODUCTS.gflops
+    FIGURES: ClassVar[tuning.WideProducts] = tuning.TILE_PRODUCTS
     ITEM_BYTES: ClassVar[int]
     """An element has so many bytes as products take it."""
-    TASK_PRODUCTS: ClassVar[int]
-    """Products that are some 5 microseconds of work."""
-    ROWS_BYTES: ClassVar[int] = 1 << 20
-    """Rows of a task that are copied: they are to stay in the second-level cache, 2 MB where there are tiles."""
-    ALL_ROWS_BYTES: ClassVar[int] = 3 << 19
-    """They may be as many if they are all rows, or read where they lie: large weights then come once."""
-    NEAR_BYTES: ClassVar[int] = NEAR_BYTES
-    """Weights of a task up to this size stay in the second-level cache from block to block of rows."""
     PRESCHEDULED = True
 
     @property
@@ -160,24 +147,27 @@ class AmxSpec(KernelSpec):
 
     def complete(self, sizes: WindowProduct) -> AmxSizes:
         depth, row_bytes, n = self.depth(sizes), self.row_bytes(sizes), sizes.out_channels
+        figures = self.FIGURES
         line_bytes = whole(padded_width(sizes) * sizes.channels * self.ITEM_BYTES, LINE) + LINE
         if self.by_bands:
             unit, units = (padded_width(sizes) if self.by_taps else sizes.out_width), sizes.out_height
             halo = (sizes.kernel_height - 1) * sizes.dilation_height
             if self.by_taps:
-                most = larger(_BAND_BYTES // larger(unit * row_bytes, 1) - halo, 1)
+                most = larger(tuning.AMX_BAND_BYTES // larger(unit * row_bytes, 1) - halo, 1)
             else:
-                most = larger(_BAND_BYTES // larger(sizes.stride_height * line_bytes, 1), 1)
+                most = larger(tuning.AMX_BAND_BYTES // larger(sizes.stride_height * line_bytes, 1), 1)
             outer, least = sizes.images, 2 * halo
         else:
             unit, outer = self.unit_rows, self.products(sizes)
             units = -(-self.product_rows(sizes) // unit)
-            all_fit = self.way == "in place" or below(units * unit * row_bytes, self.ALL_ROWS_BYTES + 1)
-            each = self.ROWS_BYTES + all_fit * (self.ALL_ROWS_BYTES - self.ROWS_BYTES)
+            all_fit = self.way == "in place" or below(units * unit * row_bytes, figures.all_rows_bytes + 1)
+            each = figures.rows_bytes + all_fit * (figures.all_rows_bytes - figures.rows_bytes)
             most, least = larger(each // larger(unit * row_bytes, 1), 1), 1
         panels = -(-n // self.width)
-        prefetch_distance = below(depth * n * self.ITEM_BYTES, self.NEAR_BYTES)
-        wanted = larger(smaller(units * unit * outer * depth * n // self.TASK_PRODUCTS, _TASKS) // larger(outer, 1), 1)
+        prefetch_distance = below(depth * n * self.ITEM_BYTES, figures.near_bytes)
+        wanted = larger(
+            smaller(units * unit * outer * depth * n // figures.task_products, tuning.TASKS) // larger(outer, 1), 1
+        )
         row_tasks = larger(
             smaller(units // larger(least, 1), 1 + prefetch_distance * (wanted - 1)), -(-units // most), 1
         )
@@ -186,7 +176,9 @@ class AmxSpec(KernelSpec):
         if self.packs:
             columns_most = 1
         elif self.way != "in place":
-            columns_most = larger(n * taps // _COPIED_COLUMNS, smaller(2 * n // _COPIED_COLUMNS, 2), 1)
+            columns_most = larger(
+                n * taps // tuning.AMX_COPIED_COLUMNS, smaller(2 * n // tuning.AMX_COPIED_COLUMNS, 2), 1
+            )
         column_tasks = larger(smaller(panels, columns_most, -(-wanted // row_tasks)), 1)
         units_each, columns_each = larger(-(-units // row_tasks), 1), larger(-(-panels // column_tasks), 1) * self.width
         task_rows = units_each if self.by_bands else units_each * unit
@@ -305,7 +297,7 @@ def chosen(way: str, columns: int, weight_bytes: int, rows: int | None) -> dict[
     """width, near, fetched, once and high for so many columns, bytes of weights, and rows that all columns are
     multiplied with at once (None: known only at run time)."""
     width = TILE if columns <= TILE else 2 * TILE
-    if weight_bytes < NEAR_BYTES:
+    if weight_bytes < tuning.TILE_PRODUCTS.near_bytes:
         return {"width": width, "fetched": width}
     if way == "padded" and rows is not None and 3 * TILE < rows <= 4 * TILE:
         return {"width": TILE, "prefetch_distance": False, "fetched": TILE, "once": True, "high": 4}

@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-TILE_FEATURES = ("amx-bf16", "amx-tile", "avx512bf16")
-"""What kernels need of a CPU that multiply bfloat16 in tile registers, by LLVM's names."""
-DOT_FEATURES = ("avx512bf16",)
-"""The same of kernels that multiply it in vector registers of x86."""
-
 
 def rounded(x: np.ndarray) -> np.ndarray:
     """The bits of the bfloat16 next to each float32, ties to even."""

@@ -15,14 +15,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from jitonnx.support import background_jobs, fork_safety
+from jitonnx.target import tuning
 
 _OWN_BYTES = 256 << 10
 """Arrays below lie in memory of NumPy's; blocks would round small models up to whole huge pages."""
 _BLOCK_BYTES = 16 << 20
 _HUGE_PAGE_BYTES = 2 << 20
 _ALIGNMENT = 64
-_THREAD_BYTES = 1 << 20
-"""Bytes that make a further thread worth while; starting one takes 50 to 100 microseconds."""
 
 
 def zeros(elements: int, dtype: np.typing.DTypeLike) -> np.ndarray:
@@ -84,7 +83,9 @@ def for_each(work: Callable[[int], None], parts: int, size: int) -> None:
     Parts write to places of their own, and NumPy lets go of the GIL while it copies. The first error is raised when
     all threads have ended.
     """
-    threads = 1 if background_jobs.behind_runs() else min(parts, _allowed_cpus(), size // _THREAD_BYTES + 1)
+    threads = (
+        1 if background_jobs.behind_runs() else min(parts, _allowed_cpus(), size // tuning.PACKING_THREAD_BYTES + 1)
+    )
     if threads <= 1:
         for part in range(parts):
             work(part)

@@ -10,7 +10,7 @@ from jitonnx.emit.builder import REGISTER_LANE_BYTES, KernelBuilder, gathered, l
 from jitonnx.emit.epilogue import Epilogue, Stage
 from jitonnx.emit.simd import convert
 from jitonnx.emit.ssa import SSAValue, from_bits, select, to_float
-from jitonnx.kernels.parts.sharing import TASK_ELEMENTS
+from jitonnx.target import tuning
 
 VECTORS = 4
 """Vectors of a row worked on at once: their chains of dependent operations hide each other's latency."""
@@ -20,7 +20,7 @@ def unit_range(
     code: KernelBuilder, begin: SSAValue, end: SSAValue, units: SSAValue, unit_elements: SSAValue
 ) -> tuple[SSAValue, SSAValue]:
     """The units [first, stop) of tasks [begin, end), as `sharing.units_per_task` cuts them."""
-    each = larger(code.integer(TASK_ELEMENTS) / larger(unit_elements, 1), 1)
+    each = larger(code.integer(tuning.TASK_ELEMENTS) / larger(unit_elements, 1), 1)
     return begin * each, smaller(end * each, units)
 
 

@@ -9,6 +9,7 @@ from jitonnx.kernels.parts.layouts import Pixels, PlanesToPlanes, UnaryBuffers
 from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
+from jitonnx.target import tuning
 
 KINDS = ("max", "average", "lp")
 ELEMENTS = {
@@ -117,8 +118,6 @@ _UNROLLED = 4
 """Windows of up to so many rows and columns have code of their own."""
 _ROWS_TOGETHER = 3
 """Output rows made together where windows move by one row: loads that straddle cache lines bind, and share rows."""
-_BLOCK_BYTES = 12 << 10
-"""The most that rows copied for a task take: they stay in the first-level cache beside what is written."""
 _LONGEST_VECTOR = 16
 
 
@@ -177,7 +176,7 @@ class PoolPlanesSpec(KernelSpec):
         margin = _whole_vectors(sizes.pad_width)
         pitch = margin + _whole_vectors(larger(reach - sizes.pad_width, sizes.width))
         beyond = (sizes.out_width - 1) * self.stride + sizes.kernel_width > sizes.width
-        rows = (_BLOCK_BYTES // (4 * pitch) - sizes.kernel_height) // sizes.stride_height + 1
+        rows = (tuning.POOLING_BLOCK_BYTES // (4 * pitch) - sizes.kernel_height) // sizes.stride_height + 1
         return PoolPlanesSizes.following(
             sizes,
             rows_each=larger(1, smaller(rows, sizes.out_height)),

@@ -7,13 +7,11 @@ import numpy as np
 from jitonnx.emit.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
+from jitonnx.target import tuning
 
 ELEMENTS = ("float32", "float64")
 KINDS = ("uniform", "normal")
-TASK_WORDS = 1 << 13
-_FLOPS_A_WORD = 24
 SEARCH_ELEMENTS = 1 << 9
-_FLOPS_A_SEARCH = 200
 
 
 class NextBuffers(Arguments):
@@ -73,14 +71,14 @@ class RandomSpec(KernelSpec):
     @property
     def task_elements(self) -> int:
         """Numbers of a task."""
-        return TASK_WORDS * 4 // np.dtype(self.element).itemsize
+        return tuning.RANDOM_TASK_WORDS * 4 // np.dtype(self.element).itemsize
 
     def tasks(self, sizes: RandomSizes) -> int:
         return -(-sizes.count // self.task_elements)
 
     def work(self, sizes: RandomSizes) -> Work:
         itemsize = np.dtype(self.element).itemsize
-        return Work(_FLOPS_A_WORD * sizes.count * itemsize // 4, sizes.count * itemsize)
+        return Work(tuning.RANDOM_WORD_FLOPS * sizes.count * itemsize // 4, sizes.count * itemsize)
 
 
 class SearchBuffers(Arguments):
@@ -123,4 +121,4 @@ class SearchSpec(KernelSpec):
 
     def work(self, sizes: SearchSizes) -> Work:
         elements = sizes.rows * sizes.columns
-        return Work(_FLOPS_A_SEARCH * elements, 16 * elements + 8 * sizes.rows * sizes.sums)
+        return Work(tuning.RANDOM_SEARCH_FLOPS * elements, 16 * elements + 8 * sizes.rows * sizes.sums)

@@ -14,6 +14,7 @@ from jitonnx.kernels.parts.packing import zeros
 from jitonnx.kernels.parts.phases import shared_bytes
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
+from jitonnx.target import tuning
 
 Activation = tuple[str, float, float]
 """ONNX's name of an activation, with its alpha and beta (0.0 where it has none)."""
@@ -24,15 +25,6 @@ ACTIVATIONS = (
 )
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 _ACTIVATIONS_OF = {"LSTM": 3, "GRU": 2, "RNN": 1}
-
-PART_MICROSECONDS = 2.0
-"""The least that a thread does in a step. A meeting takes 0.2 to 0.3 microseconds."""
-_READ_BYTES_PER_MICROSECOND = 100e3
-"""The rate at which a core reads weights from its second-level cache, roughly."""
-_NEAR_BYTES = 512 << 10
-"""Weights of a direction that stay in the second-level cache while blocks of rows go through all steps in turn."""
-_MOST_ROWS = 32
-"""Rows of a block where weights are larger than that, but for rounding up to tiles."""
 
 
 class RecurrentBuffers(Arguments):
@@ -284,8 +276,8 @@ def choose(
     batch or a part of that, also of an unknown one: a panel of weights is then fetched once for all of its tiles (0.86
     of the time for 16 rows and 512 units, 0.6 in tiles of 4 rows).
 
-    A direction of `hidden` units is split so far that a thread has PART_MICROSECONDS of work a step: the time to read
-    its weights. Parts are a power of two, so that as many threads get as much each.
+    A direction of `hidden` units is split so far that a thread has `tuning.RECURRENT_PART_MICROSECONDS` of work a step:
+    the time to read its weights. Parts are a power of two, so that as many threads get as much each.
     """
     gates = GATES[kind]
     most = min(8, max(1, (registers - gates - 1) // gates))
@@ -293,11 +285,15 @@ def choose(
     rows, tiles = _tiles(min(most, 4), None) if batch is None else _tiles(most, max(1, batch))
     spec = RecurrentSpec(kind, activations, lanes, rows, tiles, phases, element, **options)
     weights = spec.packed_elements(hidden) * np.dtype(element).itemsize
-    if weights > _NEAR_BYTES:
-        each = _MOST_ROWS if batch is None else -(-batch // max(1, -(-batch // _MOST_ROWS)))
+    if weights > tuning.RECURRENT_NEAR_BYTES:
+        each = (
+            tuning.RECURRENT_MOST_ROWS
+            if batch is None
+            else -(-batch // max(1, -(-batch // tuning.RECURRENT_MOST_ROWS)))
+        )
         spec = replace(spec, rows=max(1, -(-each // rows)) * rows)
-    step = weights / _READ_BYTES_PER_MICROSECOND
-    return replace(spec, parts=1 << max(1, int(step / PART_MICROSECONDS)).bit_length() - 1)
+    step = weights / tuning.RECURRENT_BYTES_A_MICROSECOND
+    return replace(spec, parts=1 << max(1, int(step / tuning.RECURRENT_PART_MICROSECONDS)).bit_length() - 1)
 
 
 def _tiles(most: int, batch: int | None) -> tuple[int, tuple[int, ...]]:

@@ -19,6 +19,7 @@ from jitonnx.kernels.parts.rows import VECTORS, Parts, Vectors, across_packed, a
 from jitonnx.kernels.parts.widened import Widened
 from jitonnx.kernels.reduction.spec import COLUMNS, ReductionSizes, ReductionSpec
 from jitonnx.support.records import NamedTuple
+from jitonnx.target import tuning
 
 Slice = Callable[[SSAValue, "SSAValue | None"], SSAValue]
 Part = Callable[[SSAValue], tuple[SSAValue, Pointer, Pointer, SSAValue]]
@@ -64,7 +65,7 @@ def build(spec: ReductionSpec, lanes: int, epilogue: Stage | None = None, prolog
             start = block * COLUMNS
             if isinstance(emit, _Values) and emit.most_together > 1:
                 neighbours = smaller(smaller(stop - unit, blocks - block), emit.most_together)
-                together = select(here >= _LONG_COLUMNS, neighbours, 1)
+                together = select(here >= tuning.REDUCTION_LONG_COLUMNS, neighbours, 1)
                 stop_column = smaller((block + together) * COLUMNS, inner)
                 with code.if_else(together > 1) as (many, one):
                     with many:
@@ -157,10 +158,6 @@ def _emit_packed(
 
 _MANY_COLUMNS = 1024
 """At most so many columns have their totals in memory, in the first-level cache, together."""
-_LONG_COLUMNS = 32
-"""Columns of fewer elements are not worth totals in memory."""
-_SHORT = 16
-"""Rows of up to so many vectors are reduced together."""
 
 
 class _Kind(NamedTuple):
@@ -281,7 +278,7 @@ class _Values:
             here = smaller(stop - start, lanes)
             if together:
                 length = part(zero)[3]
-                with code.if_else(length <= _SHORT * lanes) as (short, long):
+                with code.if_else(length <= tuning.REDUCTION_SHORT * lanes) as (short, long):
                     with short:
                         self._short_rows(part, start, here, folded)
                     with long:

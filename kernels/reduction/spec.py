@@ -9,6 +9,7 @@ from jitonnx.kernels.parts.layouts import ReducedAxis, UnaryBuffers
 from jitonnx.kernels.parts.sharing import units_per_task
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
+from jitonnx.target import tuning
 
 ELEMENTS = ("float32", "float64", "int32", "int64")
 BYTES = ("int8", "uint8")
@@ -21,8 +22,6 @@ COLUMNS = 128
 takes 1.4 times as long for 1024 x 1024 floats, whose rows lie on a page each."""
 
 _PARTS = 16
-_ENOUGH_UNITS = 8
-_LONG = 1 << 17  # elements: from 5 to 10 microseconds of work on
 _OF_PARTS = {"mean": "sum", "log_sum": "sum"}
 _OF_TOTALS = {"l1": "sum", "sum_square": "sum"}
 
@@ -130,7 +129,9 @@ def choose(
     if whole.is_index or outer is None or inner is None:
         return [whole]
     units = outer * -(-inner // COLUMNS)
-    if units >= _ENOUGH_UNITS or (length is not None and outer * length * inner < _LONG):
+    if units >= tuning.REDUCTION_ENOUGH_UNITS or (
+        length is not None and outer * length * inner < tuning.REDUCTION_LONG
+    ):
         return [whole]
     parts = ReductionSpec(_OF_PARTS.get(kind, kind), last, element, parts=_PARTS, stored=stored)
     return [parts, ReductionSpec(_OF_TOTALS.get(kind, kind), last, element)]

@@ -10,13 +10,7 @@ from jitonnx.emit.arguments import Arguments, each, record
 from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
-
-TASK_ELEMENTS = 8192
-"""Elements of one task: some microseconds of work, and a few dozen KB that stay in the first cache levels."""
-_STRIDED_COLUMNS = 64
-"""Columns of a task in which elements of some operand lie apart: the rows behind touch the same cache lines while these
-are near. In rows of 8192 each element of 21 channels side by side took a line from the third-level cache, six times as
-long; and lines a power of two apart share few places of the first level."""
+from jitonnx.target import tuning
 
 
 @functools.cache
@@ -57,12 +51,12 @@ class LoopsSpec(KernelSpec):
     def complete(self, sizes: Any) -> Any:
         rows, columns = prod(sizes.extents[:-1]), sizes.extents[-1]
         if self.strided:
-            columns_each = smaller(columns, _STRIDED_COLUMNS)
+            columns_each = smaller(columns, tuning.REGION_STRIDED_COLUMNS)
         else:
-            columns_each = columns if columns <= 2 * TASK_ELEMENTS else TASK_ELEMENTS
+            columns_each = columns if columns <= 2 * tuning.REGION_TASK_ELEMENTS else tuning.REGION_TASK_ELEMENTS
         return self.SIZES.following(
             sizes,
-            rows_each=larger(1, TASK_ELEMENTS // larger(1, columns_each if self.strided else columns)),
+            rows_each=larger(1, tuning.REGION_TASK_ELEMENTS // larger(1, columns_each if self.strided else columns)),
             columns_each=columns_each,
             pieces=-(-columns // larger(1, columns_each)),
             rows=rows,

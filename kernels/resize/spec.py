@@ -13,6 +13,7 @@ from jitonnx.kernels.parts.layouts import Pixels, Planes, PlanesToPlanes, UnaryB
 from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import NamedTuple, dataclass
+from jitonnx.target import tuning
 
 MODES = ("nearest", "linear", "separable")
 OUTSIDE = -1
@@ -237,7 +238,6 @@ class ResizePlanesSpec(KernelSpec):
 
 REPEATS = (1, 2, 3, 4)
 """How often pixels can be repeated along a row."""
-_REPEAT_BYTES = 32 << 10
 
 
 class RepeatPlanesGiven(Planes):
@@ -267,7 +267,7 @@ class RepeatPlanesSpec(KernelSpec):
 
     def complete(self, sizes: RepeatPlanesGiven) -> RepeatPlanesSizes:
         written = sizes.width * self.across * sizes.down * self.itemsize
-        row_block = larger(1, smaller(sizes.height, _REPEAT_BYTES // larger(written, 1)))
+        row_block = larger(1, smaller(sizes.height, tuning.TASK_BYTES // larger(written, 1)))
         return RepeatPlanesSizes.following(sizes, row_block=row_block)
 
     def tasks(self, sizes: RepeatPlanesSizes) -> int:

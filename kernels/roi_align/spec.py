@@ -9,13 +9,13 @@ import numpy as np
 from jitonnx.emit.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
+from jitonnx.target import tuning
 
 MODES = ("avg", "max", "pool")
 LANES = 16
 """Output columns whose sums are made together at most."""
 MAX_SAMPLES = 1 << 20
 """The most samples of a bin each way, where they follow from its size: a region of infinite size has no more."""
-_TASK_ELEMENTS = 1 << 13
 
 
 def bits(number: float) -> int:
@@ -96,7 +96,7 @@ class RoiAlignSpec(KernelSpec):
     def complete(self, sizes: RoiAlignGiven) -> RoiAlignSizes:
         whole = sizes.out_height if self.pixels else sizes.channels
         elements = max(1, sizes.channels * sizes.out_height * sizes.out_width)
-        piece = max(1, min(whole, whole * _TASK_ELEMENTS // elements))
+        piece = max(1, min(whole, whole * tuning.INTERPOLATED_TASK_ELEMENTS // elements))
         return RoiAlignSizes.following(sizes, pieces=-(-whole // piece), piece=piece)
 
     def tasks(self, sizes: RoiAlignSizes) -> int:

@@ -17,15 +17,10 @@ from jitonnx.kernels.parts.axes import MAX_RANK, dense, merged
 from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
+from jitonnx.target import tuning
 
 REDUCTIONS = ("none", "add", "mul", "max", "min")
 ELEMENTS = (*(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)), "float32", "float64")
-_TASK_BYTES = 32 << 10
-"""About what a task writes."""
-_BLOCK = 512
-"""Elements of a row that a task of ScatterElements takes, so that few long rows can be shared out."""
-_LEAST_RUN = 256
-"""Bytes of a run that ScatterND does not split: each task reads all indices anew."""
 
 
 def word(itemsize: int) -> str:
@@ -111,12 +106,12 @@ class ScatterElementsSpec(_ScatterSpec):
         outer = merged(axes)
         along = not outer or outer[-1][1] != 1
         slow, fast = ((1, 0), (extent, stride, 0)) if along else ((extent, stride), outer.pop())
-        block = fast[0] if along else smaller(fast[0], _BLOCK)
+        block = fast[0] if along else smaller(fast[0], tuning.SCATTER_BLOCK)
         blocks = -(-fast[0] // larger(1, block))
         return ScatterElementsSizes.following(
             sizes,
             units=prod(axis[0] for axis in outer) * blocks,
-            task_units=larger(1, _TASK_BYTES // larger(1, slow[0] * block * self._itemsizes[0])),
+            task_units=larger(1, tuning.TASK_BYTES // larger(1, slow[0] * block * self._itemsizes[0])),
             outer_rank=len(outer),
             blocks=blocks,
             block=block,
@@ -174,7 +169,7 @@ class ScatterRowsSpec(_ScatterSpec):
 
     def complete(self, sizes: ScatterRowsGiven) -> ScatterRowsSizes:
         item = self._itemsizes[0]
-        block = larger(_LEAST_RUN // item, _TASK_BYTES // larger(1, sizes.count * item))
+        block = larger(tuning.SCATTER_LEAST_RUN // item, tuning.TASK_BYTES // larger(1, sizes.count * item))
         return ScatterRowsSizes.following(sizes, block=smaller(block, larger(1, sizes.run)))
 
     def tasks(self, sizes: ScatterRowsSizes) -> int:

@@ -8,12 +8,11 @@ from jitonnx.kernels.parts.layouts import KeptAxis, UnaryBuffers
 from jitonnx.kernels.parts.sharing import units_per_task
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
+from jitonnx.target import tuning
 
 KINDS = ("softmax", "log_softmax")
 COLUMNS = 64
 """Columns of a unit of work when the axis is not the last one."""
-
-_SHORT = 256
 
 
 @dataclass(frozen=True)
@@ -73,5 +72,5 @@ def choose(
 
     Several slices at a time hide each other's latency; a long one has enough to do of its own.
     """
-    several = inner == 1 and outer != 1 and length is not None and length <= _SHORT
+    several = inner == 1 and outer != 1 and length is not None and length <= tuning.SOFTMAX_SHORT
     return SoftmaxSpec(kind, inner == 1, element, 4 if several else 1, result)

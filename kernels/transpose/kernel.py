@@ -20,9 +20,7 @@ from jitonnx.kernels.transpose.spec import (
     TransposeSpec,
 )
 from jitonnx.kernels.transpose.tiles import copy_transposed, evenly, tile_size
-
-_CROWDED_BYTES = 2048
-"""Rows so far apart share two sets of the first-level cache."""
+from jitonnx.target import tuning
 
 
 def build(spec: TransposeSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
@@ -215,7 +213,7 @@ class _Kernel:
         ]
         # The tensor whose rows are further apart is walked along its rows: fewer streams, fewer pages. Rows of the
         # target that share few sets of a cache are, in any case: a store that misses costs more than a load.
-        crowded = (b_target * self.itemsize & (_CROWDED_BYTES - 1)).equals(0)
+        crowded = (b_target * self.itemsize & (tuning.TRANSPOSE_CROWDED_BYTES - 1)).equals(0)
         b_first = (a_source >= b_target) & ~crowded
         copy_transposed(
             self.code,

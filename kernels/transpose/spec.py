@@ -10,22 +10,11 @@ from jitonnx.emit.arguments import Arguments, Buffer, Size, Sizes, by_name, each
 from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import NamedTuple, dataclass
+from jitonnx.target import tuning
 
 MAX_RANK = 8
-_BLOCK_BYTES = 32 << 10
-"""About what a task reads: a block and its copy fit the second-level cache, and a task costs little beside it."""
-_TILE_BLOCKS = (128, 64, 32)
-"""Extents of a task's block along both axes of a transposition, multiples of every tile: the first that gives
-_ENOUGH_TASKS. Long ones are kinder to the hardware's prefetching: 2048 x 2048 floats took 1.4 ms in blocks of 128 where
-64 took 1.7 and 32 took 2.5."""
-_ENOUGH_TASKS = 8
 
 
-_ALIASING_BYTES = 1024
-"""Rows of the source whose distance is a multiple of this share few sets of the first-level cache: a line that two
-tiles touch is gone before the second comes. There, tiles begin where cache lines do."""
-_ALIGNED_EXTENT = 128
-"""The extent from which on a tile more along the axis matters little."""
 LARGEST_TILE = 16
 _LINE_BYTES = 64
 """The bytes of a cache line: in rows of the target whose distance is a multiple of this, tiles begin where lines do, so
@@ -51,10 +40,6 @@ STEPS = (-1, 2, 3, 4)
 COPY, TILES, ELEMENTS, FILL, STRIDED = range(5)
 """What is done along the two inner axes: runs copied, square tiles transposed in registers, single elements moved, one
 element repeated, elements some way apart put together by shuffles."""
-_FILLED_EXTENT = 16
-"""Shorter axes are not worth a mode in which only the target is contiguous."""
-_REPEATED_EXTENT = 8
-"""Longer axes spare nearly all of what it costs to find a place along all axes."""
 
 
 class TransposeBuffers(Arguments):
@@ -146,9 +131,9 @@ class TransposeSpec(KernelSpec):
             **by_name("a_extent a_source a_target a_block", (*a, blocks[0])),
             **by_name("b_extent b_source b_target b_block", (*b, blocks[1])),
             a_slack=self._slack(mode, a, b.target, _LINE_BYTES),
-            b_slack=self._slack(mode, b, a.source, _ALIASING_BYTES),
+            b_slack=self._slack(mode, b, a.source, tuning.TRANSPOSE_ALIASING_BYTES),
             **by_name("c_extent c_source c_target", c),
-            c_block=larger(1, _BLOCK_BYTES // larger(1, each_block)) if repeated else 1,
+            c_block=larger(1, tuning.TASK_BYTES // larger(1, each_block)) if repeated else 1,
             outer_tasks=prod([axis.extent for axis in outer]),
             outer_rank=len(outer),
             outer=[number for axis in (*outer, *[_NOTHING] * (MAX_RANK - 1 - len(outer))) for number in axis],
@@ -167,7 +152,7 @@ class TransposeSpec(KernelSpec):
 
         That is where rows along `axis`, which are `step` apart, lie a multiple of `period` bytes apart.
         """
-        aligned = step * self.itemsize % period == 0 and axis.extent >= _ALIGNED_EXTENT
+        aligned = step * self.itemsize % period == 0 and axis.extent >= tuning.TRANSPOSE_ALIGNED_EXTENT
         return LARGEST_TILE - 1 if mode == TILES and not self.interleaved and aligned else 0
 
     def _by_shuffles(self, a: Axis, b: Axis) -> bool:
@@ -178,14 +163,14 @@ class TransposeSpec(KernelSpec):
     def _blocks(self, mode: int, a: Axis, b: Axis, outer: int) -> tuple[int, int]:
         """Extents of a task along a and b."""
         if mode == TILES and self.interleaved and self.interleaved in (a.extent, b.extent):
-            along = _BLOCK_BYTES // self.itemsize // self.interleaved // 64 * 64
+            along = tuning.TASK_BYTES // self.itemsize // self.interleaved // 64 * 64
             return (self.interleaved, along) if a.extent == self.interleaved else (along, self.interleaved)
         if mode == TILES:
-            for block in _TILE_BLOCKS:
-                if -(-a.extent // block) * -(-b.extent // block) * outer >= _ENOUGH_TASKS:
+            for block in tuning.TRANSPOSE_BLOCKS:
+                if -(-a.extent // block) * -(-b.extent // block) * outer >= tuning.TRANSPOSE_TASKS:
                     break
             return block, block
-        items = _BLOCK_BYTES // self.itemsize
+        items = tuning.TASK_BYTES // self.itemsize
         along_a = smaller(a.extent, items)
         return larger(1, along_a), larger(1, items // larger(1, along_a))
 
@@ -206,7 +191,9 @@ def _plan(axes: Sequence[Axis], step: int) -> tuple[int, Axis, Axis, list[Axis]]
     along_target = [axis for axis in left if axis.target == 1]
     runs = [axis for axis in along_target if axis.source == 1]
     along_source = [axis for axis in left if axis.source == 1]
-    spread = [axis for axis in along_target if axis.source in (0, step or 0) and axis.extent >= _FILLED_EXTENT]
+    spread = [
+        axis for axis in along_target if axis.source in (0, step or 0) and axis.extent >= tuning.TRANSPOSE_FILLED_EXTENT
+    ]
     if runs:
         mode, a = COPY, runs[0]
     elif spread:
@@ -222,7 +209,7 @@ def _plan(axes: Sequence[Axis], step: int) -> tuple[int, Axis, Axis, list[Axis]]
 
 def _repeated(outer: Sequence[Axis]) -> Axis:
     """The axis c: the innermost that is not short, so that what is written follows what was written before."""
-    long = [axis for axis in outer if axis.extent >= _REPEATED_EXTENT]
+    long = [axis for axis in outer if axis.extent >= tuning.TRANSPOSE_REPEATED_EXTENT]
     return long[-1] if long else max(outer, key=_extent, default=_NOTHING)
 
 

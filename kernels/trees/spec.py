@@ -21,6 +21,7 @@ from jitonnx.emit.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.parts.sizes import below, larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
+from jitonnx.target import tuning
 
 AGGREGATES = ("sum", "min", "max")
 RELATIONS = ("gt", "ge", "le", "lt")
@@ -28,9 +29,6 @@ BLOCK = 64
 """Rows of a task."""
 PADDING = 64
 """Trees that a row alone goes down at once at most."""
-_PIECE_BYTES = 32 << 10
-"""About how much of x a piece of rows has, which passes all trees before the next: it shares a cache with a tree."""
-_PIECE_BLOCKS = 8
 
 
 def _check(aggregate: str, leaves: str) -> None:
@@ -78,8 +76,8 @@ class _Spec(KernelSpec):
 
     def complete(self, sizes: TreesGiven) -> TreesSizes:
         item = np.dtype(self.element).itemsize
-        blocks = _PIECE_BYTES // (BLOCK * item * larger(sizes.features, sizes.targets, 1))
-        piece = BLOCK * smaller(larger(blocks, 1), _PIECE_BLOCKS)
+        blocks = tuning.TREES_PIECE_BYTES // (BLOCK * item * larger(sizes.features, sizes.targets, 1))
+        piece = BLOCK * smaller(larger(blocks, 1), tuning.TREES_PIECE_BLOCKS)
         return TreesSizes.following(sizes, piece=piece, one_by_one=below(sizes.rows, self.few))
 
     def tasks(self, sizes: TreesSizes) -> int:

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from jitonnx.kernels.dynamic_quantization.kernel import build
-from jitonnx.kernels.dynamic_quantization.spec import PART_ELEMENTS, PARTS_MOST, ExtremesSpec, QuantiseSpec, RowsGiven
+from jitonnx.kernels.dynamic_quantization.spec import PARTS_MOST, ExtremesSpec, QuantiseSpec, RowsGiven
 from jitonnx.ops.onnx.quantization import DynamicQuantizeLinear
+from jitonnx.target import tuning
 from tests.kernels.harness import Compiled
 from tests.targets import named
 
@@ -47,7 +48,7 @@ def test_numbers(target: str, alone: bool) -> None:
     random = np.random.default_rng(3)
     shapes = [(1, 1), (3, 7), (1, 100), (5, 131), (0, 4), (4, 0)]
     if not alone:
-        shapes += [(1, 3 * PART_ELEMENTS + 5), (2, 2 * PART_ELEMENTS + 1), (700, 100)]
+        shapes += [(1, 3 * tuning.TASK_ELEMENTS + 5), (2, 2 * tuning.TASK_ELEMENTS + 1), (700, 100)]
     for shape in shapes:
         for size, shift in ((1.0, 0.0), (1e-3, 1.0), (1e30, 0.0), (1.0, -5.0)):
             x = (random.standard_normal(shape) * size + shift).astype(np.float32)

@@ -11,9 +11,10 @@ import pytest
 from jitonnx.ir.computation.lowering import lower
 from jitonnx.kernels.gemm.choose import stored_type
 from jitonnx.kernels.gemm.kernel import build
-from jitonnx.kernels.gemm.spec import WIDENED_ROWS, GemmSpec
+from jitonnx.kernels.gemm.spec import GemmSpec
 from jitonnx.model import load
 from jitonnx.plan.make import make_plan
+from jitonnx.target import tuning
 from jitonnx.target.machine import Target, host
 from tests.kernels.harness import Compiled
 from tests.kernels.test_gemm import product
@@ -49,7 +50,12 @@ def test_same_bits(target: Target, kind: str) -> None:
     kernels = [Compiled(build(spec, lanes), target) for spec in specs]
     rng = np.random.default_rng(1)
     sizes = ((1, 1, 1), (1, 3 * lanes, 7), (2, 3 * lanes + 1, 5), (7, lanes - 1, 0), (5, 7 * lanes + 3, 19))
-    for m, n, k in (*sizes, (WIDENED_ROWS + 1, 7 * lanes + 3, 9), (WIDENED_ROWS + 7, lanes - 1, 5), (40, 3, 0)):
+    for m, n, k in (
+        *sizes,
+        (tuning.GEMM_WIDENED_ROWS + 1, 7 * lanes + 3, 9),
+        (tuning.GEMM_WIDENED_ROWS + 7, lanes - 1, 5),
+        (40, 3, 0),
+    ):
         a = rng.standard_normal((2, 3, m, k)).astype(np.float32)
         b = weights(kind, 2, 3, n, k).swapaxes(-1, -2)
         one, *others = (product(kernel, spec, a, b) for kernel, spec in zip(kernels, specs, strict=True))

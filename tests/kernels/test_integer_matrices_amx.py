@@ -18,7 +18,7 @@ from tests.kernels.test_bfloat16 import aligned
 from tests.kernels.test_bfloat16_matrices import SHAPES, one_pixel
 from tests.kernels.test_integer_matrices import whole
 
-pytestmark = pytest.mark.skipif(host().integer_products != "tiles", reason="this CPU has no tile registers for bytes")
+pytestmark = pytest.mark.skipif(not host().has_integer_tiles, reason="this CPU has no tile registers for bytes")
 
 
 @functools.cache

@@ -108,7 +108,7 @@ def check_sizes(spec: NBitsSpec, target: str) -> None:
         check(spec, target, m, width * 2 - 7, 2 * block - 3)
 
 
-@pytest.mark.skipif(host().bfloat16_products != "tiles", reason="the CPU has no tile registers for bfloat16")
+@pytest.mark.skipif(not host().has_bfloat16_tiles, reason="the CPU has no tile registers for bfloat16")
 @pytest.mark.parametrize(("bits", "block", "zeros"), [case for case in CASES if case[1] >= 32])
 def test_product_of_many_rows_in_tiles(bits: int, block: int, zeros: str) -> None:
     spec = choose(bits, block, zeros, TARGETS["host"], rounded=True)

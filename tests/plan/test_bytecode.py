@@ -21,10 +21,10 @@ from jitonnx.ir.computation import expressions as e
 from jitonnx.ir.computation.lowering import lower
 from jitonnx.model import load
 from jitonnx.passes.pipeline import optimize
-from jitonnx.plan.fusion import MAX_STATEMENTS
 from jitonnx.plan.make import make_plan
 from jitonnx.plan.plan import Plan
 from jitonnx.plan.region import RegionSpec
+from jitonnx.target import tuning
 from jitonnx.target.machine import host
 
 
@@ -82,11 +82,11 @@ def test_code_grows_with_the_nodes_at_most(kind: str) -> None:
 def test_a_region_takes_in_so_many_statements_at_most(kind: str) -> None:
     plan = planned(model(kind, 500))
     specs = [call.spec for call in plan.calls]
-    assert len(specs) == -(-500 // MAX_STATEMENTS)
+    assert len(specs) == -(-500 // tuning.MOST_STATEMENTS)
     for spec in specs:
         assert isinstance(spec, RegionSpec)
         operations = {node for root in spec.exprs for node in e.children_first(root) if node.arguments}
-        assert len(operations) <= MAX_STATEMENTS
+        assert len(operations) <= tuning.MOST_STATEMENTS
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -14,12 +14,13 @@ import pytest
 import jitonnx
 from jitonnx.ir.computation.lowering import lower
 from jitonnx.kernels.bfloat16.spec import Bfloat16Spec, BfmmlaSpec
-from jitonnx.kernels.parts.bfloat16 import DOT_FEATURES, TILE_FEATURES, rounded
+from jitonnx.kernels.parts.bfloat16 import rounded
 from jitonnx.model import load
 from jitonnx.passes.pipeline import optimize
 from jitonnx.plan.choices import Choices
 from jitonnx.plan.make import make_plan
 from jitonnx.target.machine import host
+from jitonnx.target.products import BFLOAT16
 from tests.session.models import model, node, tensor
 from tests.targets import ON_X86_64, named, needs_bfloat16_products, needs_bfloat16_tiles
 
@@ -387,7 +388,7 @@ def test_artifacts_say_what_they_need(tmp_path: Path) -> None:
     opened = jitonnx.load(str(tmp_path / "m.jitonnx"))
     feeds = {"x": random(2, 7, 64)}
     np.testing.assert_array_equal(opened.run(None, feeds)[0], run.run(None, feeds)[0])
-    needed = {"tiles": TILE_FEATURES, "dots": DOT_FEATURES, "matrices": ("bf16",)}[host().bfloat16_products]
+    needed = BFLOAT16[host().bfloat16_products].features
     assert set(needed) <= run.engine.compiled.plan.features
 
 

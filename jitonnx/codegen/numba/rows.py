@@ -26,10 +26,10 @@ from jitonnx.codegen.numba.writing import (
     times,
 )
 from jitonnx.kernels.normalization.spec import BLOCKS
-from jitonnx.kernels.parts.sharing import TASK_ELEMENTS
 from jitonnx.kernels.reduction.spec import COLUMNS as REDUCED_COLUMNS
 from jitonnx.kernels.softmax.spec import COLUMNS as SOFTMAX_COLUMNS
 from jitonnx.plan.calls import Stage
+from jitonnx.target import tuning
 
 PARTS = 8
 """Scalars in which a sum is kept."""
@@ -50,7 +50,7 @@ def _units(kernel: KernelWriter, count: Amount, elements: Amount, wish: str) -> 
     if kernel.tasks is not None and kernel.tasks <= 1:
         header = f"for {name} in range({count}):"
     else:
-        each = most(1, _divided(TASK_ELEMENTS, most(1, elements)))
+        each = most(1, _divided(tuning.TASK_ELEMENTS, most(1, elements)))
         each = each if isinstance(each, int) else code.named("units", each)
         header = f"for {name} in range({times('begin', each)}, {least(times('end', each), count)}):"
     with code.block(header):
@@ -368,7 +368,7 @@ def _pixel_blocks(kernel: KernelWriter) -> Iterator[tuple[str, Amount, Amount, A
     """A loop over tasks, blocks of an image's pixels: the task, the image, the first pixel and the one behind the last;
     pixels of a block, and blocks of an image (`GroupStatisticsSpec.blocks`)."""
     size, code = kernel.sizes, kernel.code
-    wanted = least(BLOCKS, most(1, _divided(times(size.pixels, size.channels), TASK_ELEMENTS)))
+    wanted = least(BLOCKS, most(1, _divided(times(size.pixels, size.channels), tuning.TASK_ELEMENTS)))
     each = _place(code, "block_pixels", quotient_up(size.pixels, _place(code, "wanted", wanted)))
     blocks = _place(code, "blocks", quotient_up(size.pixels, each))
     task = code.fresh("task")

@@ -9,7 +9,7 @@ from jitonnx.emit.arguments import by_name
 from jitonnx.ir.dims import DimLike, concrete, integers, known, usual
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
-from jitonnx.kernels.parts.amx_matrices import ONE_TASK, PACKED_BYTES, MatricesGiven, PackingSizes
+from jitonnx.kernels.parts.amx_matrices import MatricesGiven, PackingSizes
 from jitonnx.kernels.parts.layouts import UnaryBuffers
 from jitonnx.kernels.spec import KernelSpec
 from jitonnx.plan.calls import KernelCall
@@ -19,6 +19,7 @@ from jitonnx.plan.selection.products import Matrices, matrix_rows, size_text, tw
 from jitonnx.plan.selection.windows import rows_as_windows
 from jitonnx.plan.tensor import StridedTensor, broadcast_to
 from jitonnx.support.records import dataclass
+from jitonnx.target import tuning
 
 if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
@@ -76,9 +77,9 @@ class ComputedProduct:
         m, n, k = self.extents
         if all(stride == 0 for stride in self.shape.b_batch):
             products = concrete(m * n * k)
-            return products is not None and products <= ONE_TASK
+            return products is not None and products <= tuning.AMX_ONE_TASK
         size = concrete(n * k)
-        return size is None or size * itemsize <= PACKED_BYTES
+        return size is None or size * itemsize <= tuning.AMX_PACKED_BYTES
 
     def way(self, step: int, *, as_taken: bool) -> str:
         """How rows of a are read: all matrices begin where a cache line does, or none is read in place."""

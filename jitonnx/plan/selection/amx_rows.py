@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from jitonnx.ir.dims import DimLike, concrete, integers, known
 from jitonnx.kernels.parts.amx_products import whole
 from jitonnx.plan.tensor import StridedTensor
+from jitonnx.target import tuning
 
 
 def way_of_rows(x: StridedTensor, row: DimLike, step: int, *, as_taken: bool) -> str:
@@ -40,7 +41,7 @@ def way_of_windows(
     out_width = concrete(width)
     between = 0.0 if out_width is None else (taps[1] - 1) * dilations[1] / max(out_width, 1)
     more = whole(own, step) / max(own, 1) * (1 + between)
-    return "padded" if more <= _MORE_PRODUCTS else "gathered"
+    return "padded" if more <= tuning.AMX_MORE_PRODUCTS else "gathered"
 
 
 def rows_together(pixels: Sequence[DimLike], way: str, taps: Sequence[int], dilations: Sequence[int]) -> int | None:
@@ -52,6 +53,3 @@ def rows_together(pixels: Sequence[DimLike], way: str, taps: Sequence[int], dila
     *outer, width = integers(sizes)
     rows = math.prod(outer)
     return rows * width if way != "padded" else (rows - 1) * (width + (taps[1] - 1) * dilations[1]) + width
-
-
-_MORE_PRODUCTS = 1.5

@@ -26,6 +26,7 @@ from jitonnx.plan.selection.windows import (
     window_sizes,
 )
 from jitonnx.plan.tensor import StridedTensor, apart, channels_last_order, in_planes, pair
+from jitonnx.target.products import BFLOAT16
 
 if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
@@ -109,13 +110,6 @@ _FEW_PLANES = 4
 """Planes whose pixels are put side by side as they are rounded, by some shuffles; of more, a copy is made."""
 
 
-_MEANS = {
-    "tiles": "sums in tile registers",
-    "matrices": "by products of small matrices",
-    "dots": "by dot products of pairs",
-}
-
-
 def _call(
     planner: Planner,
     group: Group,
@@ -134,6 +128,7 @@ def _call(
     columns, *deep = integers(weights.shape)
     channels = deep[-1]
     products = planner.target.bfloat16_products
+    assert products, "Bug: bfloat16 on a CPU without products of it"
     spec = choose(
         products,
         way,
@@ -149,6 +144,6 @@ def _call(
     assert y_row is not None, "Bug: the rows of a dense result are not evenly spaced"
     sizes = WindowProduct(**given, y_pixel=y_row)
     call = KernelCall(spec, Bfloat16Buffers(x=x, w=packed, y=y), sizes, label=f"bfloat16 {label}")
-    call.reason = "; ".join([f"operands rounded to bfloat16, {_MEANS[products]}, x {way}", *group.reasons])
+    call.reason = "; ".join([f"operands rounded to bfloat16, {BFLOAT16[products].text}, x {way}", *group.reasons])
     planner.epilogue(group, call, row_strides(rows))
     planner.call(call)

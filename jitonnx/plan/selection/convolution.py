@@ -27,7 +27,6 @@ from jitonnx.kernels.convolution.spec import (
 from jitonnx.kernels.convolution.taps import live_taps
 from jitonnx.kernels.convolution.transforms import WinogradSpec
 from jitonnx.plan.calls import KernelCall
-from jitonnx.plan.copies import COPY_COST
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.region import region_call
 from jitonnx.plan.selection.planes import planes_to_planes
@@ -63,6 +62,7 @@ from jitonnx.plan.tensor import (
     pixels_as_rows,
     plane_strides,
 )
+from jitonnx.target import tuning
 
 if TYPE_CHECKING:
     from jitonnx.plan.choices import Choices
@@ -133,7 +133,7 @@ def _stays_planar(planner: Planner, group: Group, x: StridedTensor) -> bool:
     channels, outputs = integers([x.shape[1], target.shape[1]])
     if pixels is None:
         return True
-    copies = COPY_COST * pixels * (outputs + (channels if target.shape[2:] == x.shape[2:] else 0))
+    copies = tuning.COPY_COST * pixels * (outputs + (channels if target.shape[2:] == x.shape[2:] else 0))
     return -(-pixels // lanes) * outputs * channels <= pixels * -(-outputs // lanes) * channels + copies
 
 
@@ -226,9 +226,6 @@ def _planes(tensor: StridedTensor) -> StridedTensor | None:
     return replace(matrix, shape=(images, channels, pixels), strides=(image, channel, pixel))
 
 
-_SCALED_PIXELS = 4  # for each output channel
-
-
 def takes_scaling(statement: Statement, factors: Value) -> bool:
     """Whether a convolution is a product whose weights can be multiplied by `factors` instead of its image.
 
@@ -245,7 +242,7 @@ def takes_scaling(statement: Statement, factors: Value) -> bool:
     shape = factors.shape
     by_channel = len(shape) == len(image.shape) and shape[1] == image.shape[1] and all(dim == 1 for dim in shape[2:])
     pixels = concrete(product(image.shape[2:]))
-    fewer = pixels is None or pixels > _SCALED_PIXELS * array.shape[0]
+    fewer = pixels is None or pixels > tuning.SCALED_PIXELS * array.shape[0]
     return by_channel and fewer and _is_matrix_product(statement.computation, array)
 
 
@@ -306,11 +303,8 @@ def _without_steps(
     return replace(computation, strides=tuple(strides)), replace(x, shape=tuple(shape), strides=tuple(steps))
 
 
-PLANAR_CHANNELS = 4
-
-
 def _has_few_channels(x: StridedTensor, computation: c.Convolution) -> bool:
-    return isinstance(x.shape[1], int) and x.shape[1] <= PLANAR_CHANNELS and computation.group == 1
+    return isinstance(x.shape[1], int) and x.shape[1] <= tuning.PLANAR_CHANNELS and computation.group == 1
 
 
 def _volume(

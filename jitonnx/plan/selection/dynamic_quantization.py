@@ -8,7 +8,6 @@ from jitonnx.ir.computation.lowering import Statement
 from jitonnx.ir.dims import DimLike, concrete, product
 from jitonnx.ir.dtypes import DType
 from jitonnx.kernels.dynamic_quantization.spec import (
-    PART_ELEMENTS,
     PARTS_MOST,
     ExtremesBuffers,
     ExtremesSpec,
@@ -20,6 +19,7 @@ from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.region import memory_order
 from jitonnx.plan.tensor import as_rows
+from jitonnx.target import tuning
 
 if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
@@ -60,4 +60,4 @@ def dynamic_quantize(planner: Planner, group: Group, statement: Statement) -> No
 def _few(elements: DimLike) -> bool:
     """Whether one task does for so many."""
     number = concrete(elements)
-    return number is not None and number < 2 * PART_ELEMENTS
+    return number is not None and number < 2 * tuning.TASK_ELEMENTS

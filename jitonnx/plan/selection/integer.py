@@ -24,6 +24,7 @@ from jitonnx.plan.fusion import Group
 from jitonnx.plan.selection.amx_rows import rows_together, way_of_rows, way_of_windows
 from jitonnx.plan.selection.windows import evenly_spaced, place_rows, row_strides, rows_as_windows, window_sizes
 from jitonnx.plan.tensor import StridedTensor, apart, channels_last_order, pair
+from jitonnx.target.products import INTEGERS
 
 if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
@@ -137,9 +138,9 @@ def _call(
     packing: Hashable = spec
     arranged = _matrix
     if isinstance(spec, IntegerAmxSpec):
-        packing, arranged, how = spec.packing, _by_taps, f"{HOW['tiles']}, x {spec.way}"
+        packing, arranged, how = spec.packing, _by_taps, f"{INTEGERS['tiles'].text}, x {spec.way}"
     else:
-        how = HOW[spec.multiply]
+        how = INTEGERS[spec.multiply].text
     packed = planner.packed(weights, lambda w: spec.pack(arranged(w)), packing)
     (column,) = {*range(len(y.shape))} - {*rows}
     begun = None if spec.shifted and (zero is None or zero.constant is None) else _with_bias(group, column)
@@ -191,17 +192,6 @@ def _with_bias(group: Group, column: int) -> tuple[Group, np.ndarray] | None:
             done[node] = e.rebuild(node, [done[argument] for argument in node.arguments])
     expr = done[group.expr]
     return replace(group, expr=None if expr.op == "operand" else expr, operands=left), bias.reshape(-1)
-
-
-HOW = {
-    "tiles": "sums in tile registers",
-    "signed matrices": "by products of small matrices of bytes",
-    "dot": "by dot products of bytes",
-    "signed dot": "by dot products of bytes",
-    "byte pairs": "by products of pairs of bytes",
-    "pairs": "by products of pairs of 16 bits",
-    "words": "by products of 32 bits",
-}
 
 
 def _matrix(weights: np.ndarray) -> np.ndarray:

@@ -8,16 +8,17 @@ from jitonnx.ir.computation.lowering import Statement
 from jitonnx.ir.dims import concrete
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
-from jitonnx.kernels.integer.spec import FEW_ROWS
 from jitonnx.kernels.integer_matrices.spec import MatricesBuffers, choose_matrices
 from jitonnx.kernels.integer_matrices_amx.spec import IntegerPackingSpec, choose_tile_matrices
 from jitonnx.kernels.parts.layouts import LINE
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.selection.amx_matrices import ComputedProduct, along_an_axis
-from jitonnx.plan.selection.integer import HOW, is_shifted
+from jitonnx.plan.selection.integer import is_shifted
 from jitonnx.plan.selection.products import matrix_rows, product_sizes, size_text, two_loops
 from jitonnx.plan.tensor import StridedTensor, broadcast_to
+from jitonnx.target import tuning
+from jitonnx.target.products import INTEGERS
 
 if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
@@ -49,7 +50,7 @@ def product_of_matrices(planner: Planner, group: Group, statement: Statement) ->
     zeros = [_zero(planner, zero, x) for zero, x in ((a_zero, a), (b_zero, b))]
     call = KernelCall(spec, MatricesBuffers(a=a, a_zero=zeros[0], b=b, b_zero=zeros[1], c=out), sizes)
     call.label = f"integer product {size_text(shape.batch, shape.m, n, k)}"
-    call.reason = "; ".join([HOW[spec.product.multiply], *group.reasons])
+    call.reason = "; ".join([INTEGERS[spec.product.multiply].text, *group.reasons])
     call.notes.append("b packed as it is used")
     planner.epilogue(group, call, lambda tensor: matrix_rows(tensor, shape))
     planner.call(call)
@@ -58,7 +59,7 @@ def product_of_matrices(planner: Planner, group: Group, statement: Statement) ->
 def _takes_tiles(planner: Planner, left: Value) -> bool:
     """Whether the CPU has tile registers, and there are rows enough."""
     rows = concrete(left.shape[-2])
-    return planner.target.integer_products == "tiles" and (rows is None or rows > FEW_ROWS)
+    return planner.target.has_integer_tiles and (rows is None or rows > tuning.INTEGER_FEW_ROWS)
 
 
 def _product_of_tiles(
@@ -86,7 +87,7 @@ def _product_of_tiles(
     a_zero, b_zero = (_zero(planner, zero, x) for zero, x in zip(zeros, (a, b), strict=True))
     buffers = MatricesBuffers(a=a, a_zero=a_zero, b=w, b_zero=b_zero, c=product.out)
     call = KernelCall(spec, buffers, product.given(w_batch))
-    call.label, call.reason = f"integer product {product.text}", HOW["tiles"]
+    call.label, call.reason = f"integer product {product.text}", INTEGERS["tiles"].text
     product.call(planner, group, call, packs=spec.packs)
 
 

@@ -22,7 +22,6 @@ from jitonnx.kernels.pooling.spec import (
     choose_planes,
 )
 from jitonnx.plan.calls import KernelCall
-from jitonnx.plan.copies import COPY_COST
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.selection.planes import planes_to_planes
 from jitonnx.plan.tensor import (
@@ -35,6 +34,7 @@ from jitonnx.plan.tensor import (
     plane_strides,
 )
 from jitonnx.support.records import dataclass
+from jitonnx.target import tuning
 
 if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
@@ -138,8 +138,8 @@ def _is_for_planes(planner: Planner, group: Group, statement: Statement) -> bool
     vectors = planner.target.lanes(4)
     planes, last = window.cost_of_planes(vectors), window.cost_of_channels_last(vectors)
     if not is_channels_last(x):
-        last += COPY_COST * window.channels * window.inputs
-    copied_output = COPY_COST * window.channels * window.outputs
+        last += tuning.COPY_COST * window.channels * window.inputs
+    copied_output = tuning.COPY_COST * window.channels * window.outputs
     if target is None:
         planes += copied_output
     elif not is_channels_last(target):
@@ -151,14 +151,6 @@ def _steps_forwards(image: StridedTensor) -> bool:
     """Whether all steps between pixels, rows and planes are known and forwards, as the kernel's windows need it."""
     steps = [stride for stride, dim in zip(image.strides, image.shape, strict=True) if dim != 1]
     return all(step != 0 and not_negative(step) for step in steps)
-
-
-_VECTOR_COST = 8
-"""What a vector of outputs costs besides its taps."""
-_PLANE_TAP_COST = 2
-"""Taps of planes are loads that straddle cache lines, or shuffles of several loads."""
-_PADDED_COST = 3
-"""What a vector of an image costs that is copied for its padding."""
 
 
 @dataclass(frozen=True)
@@ -201,12 +193,14 @@ class _Window:
         return self.out[0] * self.out[1]
 
     def cost_of_planes(self, lanes: int) -> float:
-        rows = self.out[0] * -(-self.out[1] // lanes) * (self.read * _PLANE_TAP_COST + _VECTOR_COST)
-        copied = _PADDED_COST * self.size[0] * -(-self.size[1] // lanes) if self.padded else 0
+        rows = (
+            self.out[0] * -(-self.out[1] // lanes) * (self.read * tuning.POOL_PLANE_TAP_COST + tuning.POOL_VECTOR_COST)
+        )
+        copied = tuning.POOL_PADDED_COST * self.size[0] * -(-self.size[1] // lanes) if self.padded else 0
         return self.channels * (rows + copied)
 
     def cost_of_channels_last(self, lanes: int) -> float:
-        return self.outputs * -(-self.channels // lanes) * (self.taps + _VECTOR_COST)
+        return self.outputs * -(-self.channels // lanes) * (self.taps + tuning.POOL_VECTOR_COST)
 
 
 def _index_strides(x: StridedTensor, storage_order: int) -> list[DimLike]:

@@ -25,12 +25,11 @@ from jitonnx.plan.selection import bfloat16
 from jitonnx.plan.selection.products import as_rows, gemm
 from jitonnx.plan.selection.recurrent_weights import biases, input_matrix, packed_recurrence, zeros
 from jitonnx.plan.tensor import StridedTensor, row_major
+from jitonnx.target import tuning
 
 if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
 
-_SHARE_OF_L2 = 0.75
-"""What R may take of the second-level cache to be read from it step by step."""
 _REVERSE = {"forward": 0, "reverse": 1, "bidirectional": 2}
 """Which directions run backwards, by bits."""
 
@@ -94,7 +93,7 @@ def _in_fixed_point(planner: Planner, recurrence: np.ndarray | None, batch: Dim 
     320 units as long, of 384 1.34 times as long; a GRU of 256 units 0.81 and 0.94).
     """
     target = planner.target
-    prefetch_distance = target.l2_bytes * _SHARE_OF_L2 if target.waits_for_l3 else target.l1_bytes
+    prefetch_distance = target.l2_bytes * tuning.RECURRENT_SHARE_OF_L2 if target.waits_for_l3 else target.l1_bytes
     return (
         recurrence is not None
         and planner.choices.fixed24

@@ -52,6 +52,7 @@ from jitonnx.plan.selection.planes import planes, planes_to_planes
 from jitonnx.plan.tables import ResamplingTable, WindowTable
 from jitonnx.plan.tensor import StridedTensor, channels_last_order, in_planes, pixel_strides, plane_strides
 from jitonnx.support.records import dataclass
+from jitonnx.target import tuning
 
 if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
@@ -159,8 +160,6 @@ def _repeat_pixels(planner: Planner, group: Group, x: StridedTensor, down: int, 
 
 _TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
 """The keys are the modes, without antialias."""
-_GROWTH_FOR_PLANES = 4
-"""An image that grows so much is better copied to planes first than copied when it is large."""
 
 
 def _plane_windows(planner: Planner, group: Group, computation: c.Resize, source: StridedTensor) -> int | None:
@@ -173,7 +172,7 @@ def _plane_windows(planner: Planner, group: Group, computation: c.Resize, source
         return None  # taps of weight 0, for an axis that stays, would make NaN of infinity
     if source.dtype is not DType.FLOAT or target is None or not in_planes(target):
         return None
-    grows = product(target.shape[2:]) - _GROWTH_FOR_PLANES * product(source.shape[2:])
+    grows = product(target.shape[2:]) - tuning.GROWTH_FOR_PLANES * product(source.shape[2:])
     if not in_planes(source) and not not_negative(grows):
         return None
     table, lanes = _Table.of(computation, source, 3), planner.target.lanes(4)

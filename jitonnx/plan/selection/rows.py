@@ -50,13 +50,10 @@ from jitonnx.plan.tensor import (
     same_strides,
 )
 from jitonnx.support.records import NamedTuple
+from jitonnx.target import tuning
 
 if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
-
-
-INNER_ELEMENTS = 16
-"""An inner loop of fewer elements fills no vector: copying, so that the loop along the axes is innermost, is faster."""
 
 
 class Loops(NamedTuple):
@@ -115,7 +112,7 @@ def _nest(axes: Sequence[int], tensor: StridedTensor) -> _Nest | None:
     before, behind = order.index(middle[0]), order.index(middle[-1]) + 1
     nests = [(order[:before], middle, order[behind:])] if behind - before == len(middle) else []
     inside = next((order[i:] for i in range(behind, len(order)) if _merge(tensor, order[i:]) == 1), [])
-    if (concrete(product(tensor.shape[axis] for axis in inside)) or 0) >= INNER_ELEMENTS:
+    if (concrete(product(tensor.shape[axis] for axis in inside)) or 0) >= tuning.INNER_ELEMENTS:
         nests.append(([axis for axis in order if axis not in (*middle, *inside)], middle, inside))
     return next((nest for nest in nests if all(_merge(tensor, group) is not None for group in nest)), None)
 
