@@ -29,6 +29,7 @@ from jitonnx.kernels.convolution.transforms import WinogradSpec
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.region import region_call
+from jitonnx.plan.selection.narrow import narrow_convolution
 from jitonnx.plan.selection.planes import planes_to_planes
 from jitonnx.plan.selection.products import gemm
 from jitonnx.plan.selection.volumes import (
@@ -91,6 +92,8 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
     x = planner.tensor(image)
     if factors is None and _is_pixelwise(computation, array) and _stays_planar(planner, group, x):
         _planar_product(planner, group, weights, _read_pixels(planner, computation, x), bias)
+        return
+    if factors is None and narrow_convolution(planner, group, computation, weights, x, bias):
         return
     if spec := _depthwise_in_planes(planner, group, computation, array, x):
         _planar_depthwise(planner, group, computation, spec, weights, x, bias)
