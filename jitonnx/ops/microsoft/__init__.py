@@ -5,10 +5,11 @@ NEWEST = 1
 
 FAMILIES = {
     "activation": "BiasGelu FastGelu GatedAdd Gelu QuickGelu ScaledSiLU",
-    "attention": "GroupQueryAttention MultiHeadAttention RotaryEmbedding",
-    "convolution": "FusedConv",
+    "attention": "GroupQueryAttention MultiHeadAttention",
+    "convolution": "ConvTransposeWithDynamicPads FusedConv",
     "generation": "NGramRepeatBlock",
     "hashing": "MurmurHash3",
+    "hyper_connections": "EngramGate HyperConnectionPostMix HyperConnectionPreMix",
     "linear_algebra": "CDist Inverse",
     "linear_attention": "CausalConvWithState LinearAttention LinearAttentionGate",
     "experts": "MoE QMoE",
@@ -25,9 +26,11 @@ FAMILIES = {
     ),
     "recurrent": "DynamicQuantizeLSTM",
     "regions": "CropAndResize",
+    "rotary": "MRotaryEmbedding RotaryEmbedding",
     "same_as_onnx": "ExpandDims GatherND GridSample Pad Range SampleOp Trilu Unique",
     "self_attention": "Attention QAttention",
     "sparse": "SparseToDenseMatMul",
     "text": "Tokenizer",
+    "windows": "MaxpoolWithMask NhwcMaxPool UnfoldTensor",
 }
 """The modules of this folder, and the names of the operators that each lists in OPERATORS."""
