@@ -7,14 +7,16 @@ FAMILIES = {
     "activation": "BiasGelu FastGelu GatedAdd Gelu QuickGelu ScaledSiLU",
     "attention": "GroupQueryAttention MultiHeadAttention",
     "convolution": "ConvTransposeWithDynamicPads FusedConv",
-    "generation": "NGramRepeatBlock",
+    "generation": "BifurcationDetector DynamicTimeWarping NGramRepeatBlock",
     "hashing": "MurmurHash3",
     "hyper_connections": "EngramGate HyperConnectionPostMix HyperConnectionPreMix",
     "linear_algebra": "CDist Inverse",
     "linear_attention": "CausalConvWithState LinearAttention LinearAttentionGate",
+    "decoder_attention": "DecoderMaskedMultiHeadAttention",
     "experts": "MoE QMoE",
     "matmul": "FusedGemm FusedMatMul MatMulInteger16 TransposeMatMul",
     "nbits": "GatherBlockQuantized MatMulBnb4 MatMulNBits",
+    "ngrams": "NGramHashMapping",
     "normalization": (
         "BranchwiseRMSNorm EmbedLayerNormalization GatedRMSNorm QEmbedLayerNormalization SkipLayerNormalization "
         "SkipSimplifiedLayerNormalization"
@@ -29,6 +31,7 @@ FAMILIES = {
     "rotary": "MRotaryEmbedding RotaryEmbedding",
     "same_as_onnx": "ExpandDims GatherND GridSample Pad Range SampleOp Trilu Unique",
     "self_attention": "Attention QAttention",
+    "sparse_attention": "SparseAttention",
     "sparse": "SparseToDenseMatMul",
     "text": "Tokenizer",
     "windows": "MaxpoolWithMask NhwcMaxPool UnfoldTensor",

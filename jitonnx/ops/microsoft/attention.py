@@ -15,62 +15,32 @@ from jitonnx.ir.dims import DimLike, floor_divide, maximum
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.inference import InferenceContext, unnoted
-from jitonnx.ir.operator import DataDependentError, InferenceError, Operator, as_tuple
+from jitonnx.ir.operator import InferenceError, Operator, as_tuple
 from jitonnx.ir.types import TensorType, contents_array
 from jitonnx.ops.base import widen
 from jitonnx.ops.composite import Parts
 from jitonnx.ops.microsoft.base import Contributed, of_type
 from jitonnx.ops.microsoft.quantized_caches import GRANULARITIES, QuantizedCache
 from jitonnx.ops.microsoft.sliding_caches import lower_bias, lower_slid, seen_rows, slid
-from jitonnx.ops.onnx.arithmetic import Add, Mul
-from jitonnx.ops.onnx.attention import Attention
-from jitonnx.ops.onnx.attention import RotaryEmbedding
+from jitonnx.ops.onnx.arithmetic import Add
+from jitonnx.ops.onnx.attention import Attention, RotaryEmbedding
 from jitonnx.ops.onnx.cast import Cast
 from jitonnx.ops.onnx.concat_split import Concat, Split
-from jitonnx.ops.onnx.generators import Range
 from jitonnx.ops.onnx.logic import Where
-from jitonnx.ops.onnx.shape import Reshape, Squeeze, Transpose, Unsqueeze
+from jitonnx.ops.onnx.shape import Reshape, Transpose, Unsqueeze
 from jitonnx.ops.onnx.shape import Shape as ShapeOf
 from jitonnx.support.records import NamedTuple
 
 
-class MultiHeadAttention(Contributed):
-    """ONNX's Attention with a bias of the projections, a mask of keys that are padding, and caches that it appends to.
-
-    query [B, S, heads * H]; key and value [B, T, heads * H], or [B, heads, T, H]. key_padding_mask [B, T] or [B, S, T]:
-    where it is 0, mask_filter_value is added to the scores.
-    """
+class AttentionByHeads(Contributed):
+    """What attention is given by com.microsoft: queries, keys and values with their heads side by side, a bias of them,
+    and a mask of keys that are padding."""
 
     num_heads: int
     mask_filter_value: float = -10000.0
     scale: float = 0.0
-    unidirectional: bool = False
 
-    def compose(
-        self,
-        parts: Parts,
-        query: Value,
-        key: Value | None = None,
-        value: Value | None = None,
-        bias: Value | None = None,
-        padding: Value | None = None,
-        added: Value | None = None,
-        past_key: Value | None = None,
-        past_value: Value | None = None,
-        *buffers: Value | None,
-    ) -> Sequence[Value]:
-        if any(one is not None for one in buffers):
-            raise InferenceError("past_sequence_length and cache_indirection are not supported")
-        if parts.wanted(3):
-            raise InferenceError("the output qk is not supported")
-        query, keys, values = self._heads(parts, query, key, value, bias)
-        mask = self._mask(parts, padding, added, query)
-        operator = Attention(is_causal=self.unidirectional, scale=self.scale or None)
-        outputs = parts.add_many(operator, (query, keys, values, mask, past_key, past_value), 3)
-        rows = parts.add(Transpose(perm=(0, 2, 1, 3)), outputs[0])
-        return parts.add(Reshape(), rows, parts.constant(np.array([0, 0, -1], np.int64))), *outputs[1:]
-
-    def _heads(
+    def _by_heads(
         self, parts: Parts, query: Value, key: Value | None, value: Value | None, bias: Value | None
     ) -> tuple[Value, Value, Value]:
         """Queries, keys and values as [B, heads, steps, H]."""
@@ -103,6 +73,40 @@ class MultiHeadAttention(Contributed):
         zero, low = (of_type(parts, number, query) for number in (0.0, self.mask_filter_value))
         mask = parts.add(Where(), kept, zero, low)
         return mask if added is None else parts.add(Add(), added, mask)
+
+
+class MultiHeadAttention(AttentionByHeads):
+    """ONNX's Attention with a bias of the projections, a mask of keys that are padding, and caches that it appends to.
+
+    query [B, S, heads * H]; key and value [B, T, heads * H], or [B, heads, T, H]. key_padding_mask [B, T] or [B, S, T]:
+    where it is 0, mask_filter_value is added to the scores.
+    """
+
+    unidirectional: bool = False
+
+    def compose(
+        self,
+        parts: Parts,
+        query: Value,
+        key: Value | None = None,
+        value: Value | None = None,
+        bias: Value | None = None,
+        padding: Value | None = None,
+        added: Value | None = None,
+        past_key: Value | None = None,
+        past_value: Value | None = None,
+        *buffers: Value | None,
+    ) -> Sequence[Value]:
+        if any(one is not None for one in buffers):
+            raise InferenceError("past_sequence_length and cache_indirection are not supported")
+        if parts.wanted(3):
+            raise InferenceError("the output qk is not supported")
+        query, keys, values = self._by_heads(parts, query, key, value, bias)
+        mask = self._mask(parts, padding, added, query)
+        operator = Attention(is_causal=self.unidirectional, scale=self.scale or None)
+        outputs = parts.add_many(operator, (query, keys, values, mask, past_key, past_value), 3)
+        rows = parts.add(Transpose(perm=(0, 2, 1, 3)), outputs[0])
+        return parts.add(Reshape(), rows, parts.constant(np.array([0, 0, -1], np.int64))), *outputs[1:]
 
 
 class _Given(NamedTuple):

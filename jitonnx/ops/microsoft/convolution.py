@@ -43,9 +43,7 @@ class ConvTransposeWithDynamicPads(Contributed):
     output_padding: tuple[int, ...] | None = None
     strides: tuple[int, ...] | None = None
 
-    def compose(
-        self, parts: Parts, x: Value, w: Value, pads: Value | None = None, bias: Value | None = None
-    ) -> Value:
+    def compose(self, parts: Parts, x: Value, w: Value, pads: Value | None = None, bias: Value | None = None) -> Value:
         axes = len(x.shape) - 2
         if self.auto_pad != "NOTSET":
             raise InferenceError(f"auto_pad is {self.auto_pad!r}; Pads say what is cut off")

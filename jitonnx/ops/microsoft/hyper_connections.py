@@ -42,7 +42,9 @@ class _Mix(Contributed):
         wide = as_type(parts, gates, DType.FLOAT)
         if len(gates.shape) == rank:
             return wide
-        return parts.add(Reshape(), wide, parts.add(Concat(axis=0), parts.add(Shape(end=-1), grouped), numbers(parts, -1)))
+        return parts.add(
+            Reshape(), wide, parts.add(Concat(axis=0), parts.add(Shape(end=-1), grouped), numbers(parts, -1))
+        )
 
 
 class HyperConnectionPreMix(_Mix):
@@ -101,7 +103,8 @@ class EngramGate(Contributed):
     ) -> tuple[Value, ...]:
         if len(key.shape) != 4 or len(query.shape) != 4 or len(value.shape) != 3:
             raise InferenceError(
-                f"key is {key.type}, query {query.type}, value {value.type}; twice [B, S, C, H] and [B, S, H] are needed"
+                f"key is {key.type}, query {query.type}, value {value.type}; twice [B, S, C, H] and [B, S, H] are "
+                "needed"
             )
         if conv_scale is None and parts.wanted(1):
             raise InferenceError("the output gated_value_normed needs the input conv_norm_scale")

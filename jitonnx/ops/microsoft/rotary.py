@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import DataDependentError, InferenceError
 from jitonnx.ops.composite import Parts
@@ -58,8 +57,8 @@ class MRotaryEmbedding(Contributed):
     """ONNX's RotaryEmbedding by three positions of each step, position_ids [3, B, S]: of time, height and width.
 
     Each of the columns of cos_cache and sin_cache goes by one of them. mrope_layout 0: the first mrope_section[0] by
-    time, the next mrope_section[1] by height, the last by width; 1: of each three columns one by time, one by height and
-    one by width, up to 3 * mrope_section[1] and 3 * mrope_section[2], and those behind by time.
+    time, the next mrope_section[1] by height, the last by width; 1: of each three columns one by time, one by height
+    and one by width, up to 3 * mrope_section[1] and 3 * mrope_section[2], and those behind by time.
     """
 
     mrope_section: tuple[int, ...]
@@ -84,19 +83,12 @@ class MRotaryEmbedding(Contributed):
         for name, cache in (("cos_cache", cosines), ("sin_cache", sines)):
             if len(cache.shape) != 2 or not parts.context.demand_equal(cache.shape[1], half):
                 raise InferenceError(f"{name} is {cache.type}; {half} columns, the sum of mrope_section, are needed")
-        heads = self.num_heads
-        if len(x.shape) == 3 and not heads:
-            if not isinstance(x.shape[2], int):
-                raise DataDependentError(f"how many heads there are depends on {x.shape[2]}")
-            if x.shape[2] % (2 * half):
-                raise InferenceError(
-                    f"num_heads is 0, and {x.shape[2]} elements are no whole number of heads of 2 * {half}"
-                )
-            heads = x.shape[2] // (2 * half)
+        if len(x.shape) == 3 and self.num_heads < 1:
+            raise InferenceError(f"num_heads is {self.num_heads}, and input {x.type}: [batch, sequence, heads * size]")
         columns = self._columns(half)
         caches = [self._chosen(parts, cache, positions, columns) for cache in (cosines, sines)]
         operator = _RotaryEmbedding(
-            interleaved=self.interleaved, num_heads=heads or None, rotary_embedding_dim=2 * half
+            interleaved=self.interleaved, num_heads=self.num_heads or None, rotary_embedding_dim=2 * half
         )
         y = parts.add(operator, x, *caches)
         return y if self.scale == 1 else parts.add(Mul(), y, of_type(parts, self.scale, y))

@@ -58,7 +58,9 @@ class UnfoldTensor(Contributed):
         zero, one, step = (parts.constant(np.int64(number)) for number in (0, 1, self.step))
         spare = parts.add(Sub(), length, parts.constant(np.int64(self.size)))
         count = parts.add(Add(), parts.add(Div(), spare, step), one)
-        starts = parts.add(Reshape(), parts.add(Mul(), parts.add(Range(), zero, count, one), step), numbers(parts, -1, 1))
+        starts = parts.add(
+            Reshape(), parts.add(Mul(), parts.add(Range(), zero, count, one), step), numbers(parts, -1, 1)
+        )
         places = parts.add(Add(), starts, parts.constant(np.arange(self.size)))
         windows = parts.add(Gather(axis=axis), x, places)
         return parts.add(Transpose(perm=(*range(axis + 1), *range(axis + 2, rank + 1), axis + 1)), windows)

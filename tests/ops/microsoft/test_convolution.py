@@ -25,7 +25,15 @@ CASES: list[Case] = [
     case("FusedConv", 1, X, W, activation="Clip", activation_params=[-0.5, 1.5]),
     case("ConvTransposeWithDynamicPads", 1, X, NARROW, np.array([1, 0, 0, 2]), strides=[2, 1]),
     case("ConvTransposeWithDynamicPads", 1, X, NARROW, np.array([1, 1, 1, 1]), BIAS[:3], constants=(1, 2, 3)),
-    case("ConvTransposeWithDynamicPads", 1, X[:, :, 0], NARROW[:, :, 0], np.array([1, 1]), output_padding=[1], strides=[2]),
+    case(
+        "ConvTransposeWithDynamicPads",
+        1,
+        X[:, :, 0],
+        NARROW[:, :, 0],
+        np.array([1, 1]),
+        output_padding=[1],
+        strides=[2],
+    ),
     case("FusedConv", 1, X, W[:, :2], activation="HardSigmoid", activation_params=[0.3, 0.4], group=2),
 ]
 
