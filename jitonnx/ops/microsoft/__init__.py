@@ -30,7 +30,7 @@ FAMILIES = {
     "regions": "CropAndResize",
     "rotary": "MRotaryEmbedding RotaryEmbedding",
     "same_as_onnx": "ExpandDims GatherND GridSample Pad Range SampleOp Trilu Unique",
-    "search": "BeamSearch GreedySearch Sampling",
+    "search": "BeamSearch GreedySearch Sampling WhisperBeamSearch",
     "self_attention": "Attention QAttention",
     "sparse_attention": "SparseAttention",
     "sparse": "SparseToDenseMatMul",

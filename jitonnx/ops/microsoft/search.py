@@ -11,7 +11,8 @@ from jitonnx.ir.bodies import Bodies
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.inference import InferenceContext
-from jitonnx.ir.operator import InferenceError, Operator
+from jitonnx.ir.operator import InferenceError, Operator, internal
+from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType, Type
 from jitonnx.ops.microsoft.search_scores import (
     Hypotheses,
@@ -33,10 +34,10 @@ class _Search(Operator):
     """What the loops share: their graphs, and how these are run step by step.
 
     decoder of a model_type of 0: input_ids, position_ids and attention_mask [B, S], pasts [2, B, heads, steps, size] to
-    logits [B, S, vocabulary] and presents; init_decoder is the same for the first step. Of other types: input_ids [B, 1],
-    or [B, S] for all tokens so far, encoder_attention_mask and encoder_hidden_states if it has them, pasts [B, heads,
-    steps, size] of itself and of the encoder, to logits and presents of itself. encoder: encoder_input_ids and
-    encoder_attention_mask to the caches of the encoder; with decoder_input_ids, to the decoder's first logits,
+    logits [B, S, vocabulary] and presents; init_decoder is the same for the first step. Of other types: input_ids
+    [B, 1], or [B, S] for all tokens so far, encoder_attention_mask and encoder_hidden_states if it has them, pasts
+    [B, heads, steps, size] of itself and of the encoder, to logits and presents of itself. encoder: encoder_input_ids
+    and encoder_attention_mask to the caches of the encoder; with decoder_input_ids, to the decoder's first logits,
     encoder_hidden_states and all caches.
     """
 
@@ -125,8 +126,8 @@ class _EncoderDecoder:
         if start is None:
             if search.decoder_start_token_id < 0:
                 raise ValueError(
-                    f"decoder_start_token_id is {search.decoder_start_token_id}, and there are no decoder_input_ids: one "
-                    "of the two is needed"
+                    f"decoder_start_token_id is {search.decoder_start_token_id}, and there are no decoder_input_ids: "
+                    "one of the two is needed"
                 )
             start = np.full((len(given), 1), search.decoder_start_token_id, np.int32)
         self.sequences = start.astype(np.int32)
@@ -199,6 +200,12 @@ class _Beams(_Search):
     probabilities, until as many have ended, or max_length is reached."""
 
     early_stopping: bool = False
+    with_scores: bool = internal(default=True)
+    """Whether the scores of all tokens are an output of the node: they take much memory."""
+
+    @classmethod
+    def upgrade(cls, node: RawNode) -> None:
+        node.attributes["with_scores"] = len(node.outputs) > 2 and node.outputs[2] != ""
 
     def _types(self, bodies: Bodies, inputs: Sequence[Value | None]) -> list[TensorType]:
         self._infer_graphs(bodies)
@@ -220,17 +227,18 @@ class _Beams(_Search):
         timestamps: Timestamps | None = None,
         temperature: float = 1.0,
     ) -> tuple[np.ndarray, ...]:
-        """Sequences, their scores, and the scores of all tokens."""
+        """Sequences, their scores, the scores of all tokens, and the first logits [B, vocabulary]."""
         _, longest, least, *others = (*inputs, *[None] * 12)[:12]
         most, beams, returned = _number(longest, LONGEST), _number(others[0], 1), _number(others[1], 1)
         penalty, repetition = _number(others[2], 1.0), _number(others[3], 1.0)
         batch, start = decoder.sequences.shape
         if not start < most <= LONGEST or not 1 <= returned <= beams:
             raise ValueError(
-                f"max_length is {most}, num_beams {beams}, num_return_sequences {returned}: more than the {start} tokens "
-                f"that are given, at most {LONGEST}, and no more sequences than beams, are needed"
+                f"max_length is {most}, num_beams {beams}, num_return_sequences {returned}: more than the {start} "
+                f"tokens that are given, at most {LONGEST}, and no more sequences than beams, are needed"
             )
         logits = self._vocabulary(decoder.first(beams))
+        opening = logits[::beams]
         first_vocabulary = None if others[5] is None else np.repeat(others[5], beams, 0)
         rules = Rules(
             self.eos_token_id,
@@ -245,15 +253,16 @@ class _Beams(_Search):
         )
         totals = np.tile(np.array([0] + [-1e9] * (beams - 1), np.float32), batch)
         found = [Hypotheses(beams, penalty, early=self.early_stopping) for _ in range(batch)]
-        kept = np.zeros((most - start, batch, beams, logits.shape[1]), np.float32)
-        sequences = decoder.sequences
+        kept = np.zeros((most - start if self.with_scores else 0, batch, beams, logits.shape[1]), np.float32)
+        sequences, rows = decoder.sequences, np.arange(batch * beams)
         for step in range(most - start):
             if step:
                 logits = self._vocabulary(decoder.following(sequences, rows if beams > 1 else None))
             scores = log_softmax(logits)
             rules.apply(scores, sequences, first=step == 0)
             scores += totals[:, None]
-            kept[step] = scores.reshape(batch, beams, -1)
+            if self.with_scores:
+                kept[step] = scores.reshape(batch, beams, -1)
             rows, tokens, totals = self._chosen(scores, sequences, found, beams)
             sequences = np.concatenate([sequences[rows], tokens[:, None]], 1)
             if all(each.done for each in found):
@@ -268,7 +277,7 @@ class _Beams(_Search):
                 result[number, place, : len(sequence)] = sequence
                 best[number, place] = score
         kind = np.float32 if others[2] is None else others[2].dtype
-        return result, best.astype(kind), kept.astype(kind)
+        return result, best.astype(kind), kept.astype(kind), opening
 
     def _chosen(
         self, scores: np.ndarray, sequences: np.ndarray, found: Sequence[Hypotheses], beams: int
@@ -319,7 +328,7 @@ class BeamSearch(_Beams):
             decoder = _Decoder(self, bodies, given, mask)
         else:
             decoder = _EncoderDecoder(self, bodies, given, mask, start)
-        return self._searched(decoder, inputs)
+        return self._searched(decoder, inputs)[:3]
 
 
 class _Single(_Search):
@@ -382,13 +391,13 @@ class GreedySearch(_Single):
 
 
 class Sampling(_Single):
-    """As GreedySearch, of tokens that are drawn by their probabilities, from the likeliest whose probabilities sum up to
-    top_p.
+    """As GreedySearch, of tokens that are drawn by their probabilities, from the likeliest whose probabilities sum up
+    to top_p.
 
     Scores are divided by temperature, and presence_penalty times presence_mask [B, vocabulary] is taken from them.
-    filter_value: the score of tokens that are left out, but for the likeliest min_tokens_to_keep. custom: the sum counts
-    from the likeliest on, and the token that reaches it is left in. seed draws the same tokens as in onnxruntime on
-    Linux.
+    filter_value: the score of tokens that are left out, but for the likeliest min_tokens_to_keep. custom: the sum
+    counts from the likeliest on, and the token that reaches it is left in. seed draws the same tokens as in onnxruntime
+    on Linux.
     """
 
     custom: int = 0
@@ -451,8 +460,8 @@ class Sampling(_Single):
 
 
 class WhisperBeamSearch(_Beams):
-    """BeamSearch of Whisper, whose tokens that are times follow rules if logits_processor is 1; non_speech_probs [B]: the
-    probability of no_speech_token_id as the first token."""
+    """BeamSearch of Whisper, whose tokens that are times follow rules if logits_processor is 1; temperature divides the
+    scores. non_speech_probs [B]: the probability of no_speech_token_id behind the tokens that are given."""
 
     beginning_timestamp_token_id: int = -1
     decoder_output_cross_qk: int = 0
@@ -463,5 +472,42 @@ class WhisperBeamSearch(_Beams):
     transcribe_token_id: int = -1
     translate_token_id: int = -1
 
+    def infer_bodies(self, bodies: Bodies, *inputs: Value | None) -> list[TensorType]:
+        if self.model_type != WHISPER:
+            raise InferenceError(f"model_type is {self.model_type}; it is 2 for Whisper")
+        if self.decoder_output_cross_qk:
+            raise InferenceError("decoder_output_cross_qk is 1: the output cross_qk is not supported")
+        given = inputs[0]
+        assert given is not None
+        types = self._types(bodies, inputs)
+        nothing = TensorType(DType.FLOAT, (given.shape[0], 0))
+        return [*types, nothing, TensorType(types[1].dtype, (given.shape[0],))]
 
-OPERATORS = (BeamSearch, GreedySearch, Sampling)
+    def evaluate(self, *inputs: np.ndarray | None, bodies: Sequence[Body]) -> tuple[np.ndarray, ...]:
+        every = (*inputs, *[None] * 15)[:15]
+        given, mask, start, processor, temperature = every[0], every[9], every[10], every[11], every[14]
+        assert given is not None
+        timestamps = None
+        if _number(processor, 0) == 1:
+            later = (self.decoder_start_token_id, self.translate_token_id, self.transcribe_token_id)
+            timestamps = Timestamps(
+                self.beginning_timestamp_token_id,
+                self.eos_token_id,
+                (self.no_timestamps_token_id, self.start_of_lm_token_id),
+                later,
+            )
+        decoder = _EncoderDecoder(self, bodies, given, mask, start)
+        *results, opening = self._searched(decoder, inputs[:12], timestamps, _number(temperature, 1.0))
+        nothing = np.zeros((len(given), 0), np.float32)
+        return *results, nothing, self._silence(opening).astype(results[1].dtype)
+
+    def _silence(self, logits: np.ndarray) -> np.ndarray:
+        """The probability of silence [B]; 0 where there is no such token."""
+        if self.no_speech_token_id < 0:
+            return np.zeros(len(logits), np.float32)
+        if self.no_speech_token_id >= logits.shape[1]:
+            raise ValueError(f"no_speech_token_id is {self.no_speech_token_id}, and there are {logits.shape[1]} tokens")
+        return np.exp(log_softmax(logits))[:, self.no_speech_token_id]
+
+
+OPERATORS = (BeamSearch, GreedySearch, Sampling, WhisperBeamSearch)

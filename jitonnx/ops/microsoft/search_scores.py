@@ -62,9 +62,11 @@ class Rules(NamedTuple):
 
 
 class Timestamps(NamedTuple):
-    """The rules of Whisper for tokens that are times, which are those from `begin` on: they come in pairs and do not
-    fall, and the first is one of the `most` first. suppressed: tokens that never come; later: those that come before a
-    time only."""
+    """The rules of Whisper for tokens that are times, which are those from `begin` on.
+
+    They come in pairs and do not fall, the first is one of the `most` first, and one comes where they together are
+    likelier than each other token. suppressed: tokens that never come; later: those that come before a time only.
+    """
 
     begin: int
     eos_token_id: int
@@ -90,10 +92,20 @@ class Timestamps(NamedTuple):
             scores[self.begin : least] = LOWEST
         if len(sequence) == start:
             scores[self.begin + self.most + 1 :] = LOWEST
+        of_times = scores[self.begin :]
+        likely = of_times[of_times > LOWEST]
+        if len(likely) and _sum(likely) > scores[: self.begin].max():
+            scores[: self.begin] = LOWEST
 
     @staticmethod
     def _forbid(scores: np.ndarray, tokens: Sequence[int]) -> None:
         scores[[token for token in tokens if 0 <= token < len(scores)]] = LOWEST
+
+
+def _sum(scores: np.ndarray) -> np.float32:
+    """The logarithm of a sum of probabilities, of their logarithms."""
+    most = scores.max()
+    return np.float32(np.log(np.exp(scores - most).sum()) + most)
 
 
 class Hypotheses:

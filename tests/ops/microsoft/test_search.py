@@ -102,14 +102,16 @@ def added_mask(b: Builder, mask: str) -> str:
 CACHE = ("batch", HEADS, "past", DEPTH)
 
 
-def decoder_parts(b: Builder, tokens: str, mask: str, cross: list[str], own: list[str] | None) -> tuple[str, list[str]]:
+def decoder_parts(
+    b: Builder, tokens: str, mask: str, cross: list[str], own: list[str] | None, vocabulary: int = VOCABULARY
+) -> tuple[str, list[str]]:
     """Logits, and the caches of the decoder itself, of one layer."""
-    x = b.add("Gather", b.weight(VOCABULARY, WIDTH), tokens)
+    x = b.add("Gather", b.weight(vocabulary, WIDTH), tokens)
     new = [heads(b, b.add("MatMul", x, b.weight(WIDTH, WIDTH, scale=0.5))) for _ in range(2)]
     presents = new if own is None else [b.add("Concat", a, c, axis=2) for a, c in zip(own, new, strict=True)]
     x = attended(b, x, *presents)
     x = attended(b, x, *cross, mask)
-    return b.add("MatMul", x, b.weight(WIDTH, VOCABULARY)), presents
+    return b.add("MatMul", x, b.weight(WIDTH, vocabulary)), presents
 
 
 def encoder_of_tokens(*, old: bool) -> GraphProto:
@@ -139,19 +141,18 @@ def encoder_of_tokens(*, old: bool) -> GraphProto:
     return b.graph(inputs, outputs)
 
 
-def decoder_behind(*, hidden: bool, mask: bool = True) -> GraphProto:
+def decoder_behind(*, hidden: bool, mask: bool = True, vocabulary: int = VOCABULARY) -> GraphProto:
     b = Builder(9)
     around = added_mask(b, "encoder_attention_mask") if mask else ""
-    logits, presents = decoder_parts(
-        b, "input_ids", around, ["past_key_cross_0", "past_value_cross_0"], ["past_key_self_0", "past_value_self_0"]
-    )
+    cross, own = ([f"past_{part}_{kind}_0" for part in ("key", "value")] for kind in ("cross", "self"))
+    logits, presents = decoder_parts(b, "input_ids", around, cross, own, vocabulary)
     b.named(logits, "logits")
     inputs = [tensor("input_ids", INT32, "batch", 1)]
     if mask:
         inputs.append(tensor("encoder_attention_mask", INT32, "batch", "given"))
     if hidden:
         inputs.append(tensor("encoder_hidden_states", FLOAT, "batch", "given", WIDTH))
-    outputs = [tensor("logits", FLOAT, "batch", 1, VOCABULARY)]
+    outputs = [tensor("logits", FLOAT, "batch", 1, vocabulary)]
     for source, part in zip(presents, ("key", "value"), strict=True):
         b.named(source, f"present_{part}_self_0")
         inputs.append(tensor(f"past_{part}_self_0", FLOAT, *CACHE))
@@ -159,6 +160,34 @@ def decoder_behind(*, hidden: bool, mask: bool = True) -> GraphProto:
     for part in ("key", "value"):
         inputs.append(tensor(f"past_{part}_cross_0", FLOAT, "batch", HEADS, "given", DEPTH))
     return b.graph(inputs, outputs)
+
+
+FRAMES, FEATURES, TOKENS = 6, 3, 80
+
+
+def whisper() -> dict[str, GraphProto]:
+    """An encoder of sound and a decoder behind it."""
+    b, d = Builder(5), Builder(9)
+    d.nodes, d.weights = b.nodes, b.weights
+    frames = b.add("Transpose", "encoder_input_ids", perm=[0, 2, 1])
+    hidden = b.add("MatMul", frames, b.weight(FEATURES, WIDTH))
+    cross = [heads(b, b.add("MatMul", hidden, b.weight(WIDTH, WIDTH))) for _ in range(2)]
+    logits, own = decoder_parts(d, "decoder_input_ids", "", cross, None, TOKENS)
+    given = {"logits": logits, "encoder_hidden_states": hidden}
+    given |= dict(zip(("present_key_self_0", "present_value_self_0"), own, strict=True))
+    given |= dict(zip(("present_key_cross_0", "present_value_cross_0"), cross, strict=True))
+    for name, source in given.items():
+        b.named(source, name)
+    outputs = [
+        tensor("logits", FLOAT, "batch", "steps", TOKENS),
+        tensor("encoder_hidden_states", FLOAT, "batch", FRAMES, WIDTH),
+    ]
+    outputs += [tensor(name, FLOAT, "batch", HEADS, "past", DEPTH) for name in list(given)[2:]]
+    inputs = [
+        tensor("encoder_input_ids", FLOAT, "batch", FEATURES, FRAMES),
+        tensor("decoder_input_ids", INT32, "batch", "steps"),
+    ]
+    return {"encoder": b.graph(inputs, outputs), "decoder": decoder_behind(hidden=False, mask=False, vocabulary=TOKENS)}
 
 
 def model(operator: str, inputs: list[Any], outputs: dict[str, int], **attributes: Any) -> tuple[bytes, dict[str, Any]]:
@@ -303,12 +332,54 @@ def test_sampled(place: int) -> None:
     check(SAMPLED[place])
 
 
+SOUND = np.random.default_rng(6).normal(size=(2, FEATURES, FRAMES)).astype(np.float32)
+SPECIAL = {
+    "decoder_start_token_id": 21,
+    "translate_token_id": 22,
+    "transcribe_token_id": 23,
+    "start_of_lm_token_id": 24,
+    "no_speech_token_id": 25,
+    "no_timestamps_token_id": 26,
+    "beginning_timestamp_token_id": 27,
+    "eos_token_id": 20,
+    "pad_token_id": 20,
+}
+
+
+def of_sound(start: Any = None, processor: int = 0, temperature: float | None = None, *, most: int = 14) -> Any:
+    tokens = None if start is None else np.tile(np.array(start, np.int32), (2, 1))
+    inputs = [SOUND, *map(scalar, (most, 0, 3, 2, 1.0, 1.0)), None, None, None, tokens, scalar(processor)]
+    inputs += [None, None, None if temperature is None else scalar(temperature)]
+    outputs = {"sequences": INT32, "best": FLOAT, "scores": FLOAT}
+    content, feeds = model("WhisperBeamSearch", inputs, outputs, **whisper(), **SPECIAL)
+    return content, feeds
+
+
+SOUNDS = [
+    of_sound(),
+    of_sound([21, 23, 26]),
+    of_sound([21, 23], 1, most=20),
+    of_sound([21, 23, 30, 5], 1),
+    of_sound([21], 0, 0.5),
+]
+
+
+@pytest.mark.parametrize("place", range(len(SOUNDS)))
+def test_sound(place: int) -> None:
+    check(SOUNDS[place])
+
+
 def test_presence() -> None:
     """onnxruntime 1.32 takes the sum of the mask from the first token of the first row alone."""
     mask = np.zeros((3, VOCABULARY), np.int32)
     mask[1, 5:] = 1
     content, feeds = single(
-        "Sampling", PADDED, [scalar(0), None, None, None, None, mask, scalar(3)], most=30, presence_penalty=1e9, top_p=0.9
+        "Sampling",
+        PADDED,
+        [scalar(0), None, None, None, None, mask, scalar(3)],
+        most=30,
+        presence_penalty=1e9,
+        top_p=0.9,
     )
     tokens = InferenceSession(content).run(None, feeds)[0][:, 3:]
     assert (tokens[1] < 5).all() and (tokens[[0, 2]] >= 5).any()
