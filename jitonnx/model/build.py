@@ -163,8 +163,7 @@ class Builder:
         inputs; constants that it reads of these are constants of its own. outer: where it is written. user: where
         `node` stands, which may refer to it. ranked: whether the shapes of these values are told.
         """
-        initializers = set(initializer_names(proto))
-        own = [info for info in proto.input if info.name not in initializers]
+        own = _own_inputs(proto)
         if len(types) != len(own):
             raise InvalidGraph(
                 f"This is an invalid model. {describe(node)}: its graph {proto.name!r} has {len(own)} inputs, "
@@ -217,6 +216,8 @@ class Builder:
             if bound is None:
                 bodies.append(_passing_on(types, shared))
                 continue
+            if operator.declared_bodies:
+                types = [value_type(info.type, f"graph input {info.name!r}") for info in _own_inputs(bound.attribute.g)]
             build = functools.partial(self._body_of, bound.attribute.g, types, shared, bound.scope, scope, node)
             try:
                 bodies.append(build())
@@ -445,6 +446,12 @@ _CONSTANTS: Mapping[str, Callable[[Any], np.ndarray]] = {
     "value_strings": lambda value: strings_of(value, (len(value),)),
 }
 """The attributes of Constant, and how each becomes an array."""
+
+
+def _own_inputs(proto: GraphProto) -> list[ValueInfoProto]:
+    """What a body is given by the node that runs it."""
+    initializers = set(initializer_names(proto))
+    return [info for info in proto.input if info.name not in initializers]
 
 
 def _passing_on(types: Sequence[Type], shared: Sequence[Value]) -> Graph:
