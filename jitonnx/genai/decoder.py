@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -122,7 +122,9 @@ class Bound:
         self._outputs: list[str] = []
         self.has_run = False
 
-    def bind_caches(self, slots: Sequence[Slot], pasts: Mapping[str, OrtValue], presents: Mapping[str, OrtValue]) -> None:
+    def bind_caches(
+        self, slots: Sequence[Slot], pasts: Mapping[str, OrtValue], presents: Mapping[str, OrtValue]
+    ) -> None:
         """Have runs read and write other memory of caches."""
         for slot in slots:
             self.binding.bind_ortvalue_input(slot.past, pasts[slot.past])

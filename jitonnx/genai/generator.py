@@ -163,12 +163,7 @@ class Generator:
                 f"({self.options.max_length}): set max_length, up to the model's context_length "
                 f"({self.model.context_length}), or shorten the prompt"
             )
-        wrong = rows[(rows < 0) | (rows >= self.model.decoder.vocabulary)]
-        if wrong.size:
-            raise InvalidArgument(
-                f"token {wrong[0]} is none of the model's {self.model.decoder.vocabulary}: the tokenizer is another "
-                "model's"
-            )
+        self.model.check_tokens(rows)
         self._put(rows)
         self._next = rows[:, -1].astype(np.int32)
         self._ended[:] = False

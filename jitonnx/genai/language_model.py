@@ -16,6 +16,7 @@ from jitonnx.errors import InvalidArgument
 from jitonnx.genai.config import Config
 from jitonnx.genai.generator import Generator, GeneratorParams
 from jitonnx.genai.model import Model
+from jitonnx.genai.stops import Stops
 from jitonnx.genai.tokenizer import Tokenizer
 
 
@@ -181,23 +182,13 @@ class LanguageModel:
 
 
 def _until(pieces: Iterator[str], stops: Sequence[str]) -> Iterator[str]:
-    """Pieces of text up to the first of some texts. What may be the beginning of one is held back."""
-    held = ""
+    """Pieces of text up to the first of some texts."""
+    text = Stops(stops)
     for piece in pieces:
-        held += piece
-        ends = [place for place in map(held.find, stops) if place >= 0]
-        if ends:
-            held = held[: min(ends)]
-            break
-        count = max((_overlap(held, stop) for stop in stops), default=0)
-        ready, held = held[: len(held) - count], held[len(held) - count :]
-        if ready:
+        if ready := text.push(piece):
             yield ready
+        if text.matched is not None:
+            break
     pieces.close()  # type: ignore[attr-defined]
-    if held:
-        yield held
-
-
-def _overlap(text: str, stop: str) -> int:
-    """How many characters at the end of a text begin a stop."""
-    return next((count for count in range(min(len(text), len(stop) - 1), 0, -1) if text.endswith(stop[:count])), 0)
+    if rest := text.rest():
+        yield rest

@@ -1,4 +1,4 @@
-"""Decoders that compute logits for some tokens of each sequence: of a prompt nobody reads those of others than the last.
+"""Decoders that compute logits for some tokens of each sequence: of a prompt nobody reads any but the last ones.
 
 The last product, that with the vocabulary, is some hundred megabytes of weights, and its result for a prompt of 500
 tokens as large. Exporters put it behind all tokens; here a GatherND goes in front of it.
@@ -26,8 +26,8 @@ _ELEMENTWISE = ("Add", "Cast", "Div", "Mul", "Tanh")
 
 
 def with_last_logits(data: bytes, ids: str, logits: str) -> bytes | None:
-    """A model whose `logits` are [sequences, number, vocabulary], for the tokens that `INDICES` names; None where they are
-    not a product of something for each token, and for what is no model.
+    """A model whose `logits` are [sequences, number, vocabulary], for the tokens that `INDICES` names; None where they
+    are not a product of something for each token, and for what is no model.
 
     ids: the input that is [sequences, tokens].
     """

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import numpy as np
+
 from jitonnx import errors
 from jitonnx.api.adapters import LoraAdapter
 from jitonnx.api.enumerations import GraphOptimizationLevel
@@ -67,6 +69,15 @@ class Model:
     def device_type(self) -> str:
         """Always "CPU"."""
         return "CPU"
+
+    def check_tokens(self, tokens: np.ndarray) -> None:
+        """InvalidArgument for tokens that the model does not have. (Not in onnxruntime-genai.)"""
+        vocabulary = self.decoder.vocabulary
+        wrong = tokens[(tokens < 0) | (tokens >= vocabulary)]
+        if wrong.size:
+            raise InvalidArgument(
+                f"token {wrong[0]} is none of the model's {vocabulary}: the tokenizer is another model's"
+            )
 
     def create_multimodal_processor(self) -> Any:
         """NotImplemented, always."""
