@@ -16,6 +16,7 @@ import numpy as np
 from jitonnx import errors
 from jitonnx.errors import InvalidArgument
 from jitonnx.genai.generator import GeneratorParams
+from jitonnx.genai.guidance import Guide
 from jitonnx.genai.lanes import Lanes
 from jitonnx.genai.model import Model
 from jitonnx.genai.search import Random, SearchOptions, choose, penalise
@@ -57,11 +58,12 @@ class _Turn:
         self.stream: TokenizerStream | None = None
         if options.stop_strings:
             self.stops, self.stream = Stops(options.stop_strings), request.engine.tokenizer.create_stream()
+        self.guide = Guide(request.engine.model, *options.guidance) if options.guidance else None
 
     @property
     def is_plain(self) -> bool:
         """Whether each token is that of the greatest logit."""
-        return not self.search.is_sampling and not self.search.changes_logits
+        return not self.search.is_sampling and not self.search.changes_logits and self.guide is None
 
     @property
     def usage(self) -> TurnUsage:
@@ -397,7 +399,12 @@ class Engine:
         rows = logits[None]
         if turn.search.changes_logits:
             penalise(rows, [request.tokens], turn.search, self.model.ends)
-        return int(choose(rows, turn.search, request.random, np.zeros(1, bool))[0])
+        if turn.guide is not None:
+            turn.guide.mask(logits)
+        token = int(choose(rows, turn.search, request.random, np.zeros(1, bool))[0])
+        if turn.guide is not None:
+            turn.guide.accept(token)
+        return token
 
     def _append(self, request: Request, token: int) -> None:
         """Add a token to a request, and end its turn if that is the last one."""
@@ -413,7 +420,9 @@ class Engine:
             if turn.stops.matched is not None:
                 self.finish(request, FinishReason.STOP_STRING, token)
                 return
-        if turn.generated_tokens == turn.options.max_generated_tokens:
+        if turn.guide is not None and turn.guide.is_at_end:
+            self.finish(request, FinishReason.EOS, token)
+        elif turn.generated_tokens == turn.options.max_generated_tokens:
             self.finish(request, FinishReason.MAX_GENERATED_TOKENS, token)
         elif len(request.tokens) == request.max_tokens:
             self.finish(request, FinishReason.MAX_SESSION_TOKENS, token)

@@ -77,6 +77,7 @@ class LanguageModel:
         repetition_penalty: float | None = ...,
         stop: str | Sequence[str] = ...,
         seed: int | None = ...,
+        guidance: tuple[str, str] | None = ...,
         stream: Literal[False] = False,
     ) -> str: ...
 
@@ -93,6 +94,7 @@ class LanguageModel:
         repetition_penalty: float | None = ...,
         stop: str | Sequence[str] = ...,
         seed: int | None = ...,
+        guidance: tuple[str, str] | None = ...,
         stream: Literal[True],
     ) -> Iterator[str]: ...
 
@@ -108,6 +110,7 @@ class LanguageModel:
         repetition_penalty: float | None = None,
         stop: str | Sequence[str] = (),
         seed: int | None = None,
+        guidance: tuple[str, str] | None = None,
         stream: bool = False,
     ) -> str | Iterator[str]:
         """The text behind a prompt, or with `stream` an iterator over its pieces, as they come.
@@ -116,7 +119,8 @@ class LanguageModel:
         [{"role": "user", "content": ...}], which the model's template makes a prompt of. temperature: 0 for the most
         probable token each time; of a temperature, top_k, top_p, min_p and seed each makes tokens be drawn. What is
         None is as the folder's configuration says; max_new_tokens: until the model ends or its context is full.
-        stop: texts at which to end, which are not given.
+        stop: texts at which to end, which are not given. guidance: what the text has to be, as ("json_schema", ...),
+        ("regex", ...) or ("lark_grammar", ...), which needs the package `llguidance`.
 
         InvalidArgument for a prompt without tokens, or too long for the model, and for options that make no sense.
         """
@@ -135,6 +139,8 @@ class LanguageModel:
             params.set_search_options(do_sample=temperature != 0, **given)
         if repetition_penalty is not None:
             params.set_search_options(repetition_penalty=repetition_penalty)
+        if guidance is not None:
+            params.set_guidance(*guidance)
         params.check()
         pieces = _until(self._pieces(params, tokens), stops)
         return pieces if stream else "".join(pieces)

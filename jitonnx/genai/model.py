@@ -51,6 +51,8 @@ class Model:
                 f"{config.name('model', 'context_length')} is {self.context_length}: it is the most tokens there can be"
             )
         self.decoder = Decoder(config, self._session(last_logits))
+        self.guided_tokens: Any = None
+        """The tokenizer as `Guide` has it, once there is one. (Not in onnxruntime-genai.)"""
         self.ends = config.tokens("model", "eos_token_id")
         """The tokens that end a sequence."""
         for token in self.ends:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jitonnx.errors import InvalidArgument
+from jitonnx.genai.guidance import check_kind
 from jitonnx.genai.search import SearchOptions
 
 if TYPE_CHECKING:
@@ -193,6 +194,7 @@ class TurnOptions:
 
     def set_guidance(self, type: str, data: str) -> None:
         """Constrain what is generated, as `GeneratorParams.set_guidance`."""
+        check_kind(type)
         self.guidance = (type, data)
 
     def clear_guidance(self) -> None:
