@@ -156,7 +156,8 @@ class Request:
 class Engine:
     """Requests to a model that are worked on together.
 
-    `run` makes a step. All calls of an engine and its requests are to be made by one thread at a time.
+    `run` makes a step. All calls of an engine and its requests are to be made by one thread at a time, but for
+    `create_request` and `begin_turn`, which may be called while another thread runs.
     """
 
     def __init__(self, model: Model, *, max_batch_size: int | None = None) -> None:
@@ -298,7 +299,8 @@ class Engine:
     def _step(self) -> None:
         self._step_number += 1
         while self._waiting and len(self._decoding) + len(self._reading) < self._count:
-            self._admit(self._waiting.popleft())
+            self._admit(self._waiting[0])
+            self._waiting.popleft()
         decoding = list(self._decoding)
         if self._reading:
             self._read()

@@ -12,6 +12,7 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
+from jitonnx import errors
 from jitonnx.errors import InvalidArgument
 from jitonnx.genai.config import Config
 from jitonnx.genai.generator import Generator, GeneratorParams
@@ -144,6 +145,24 @@ class LanguageModel:
         params.check()
         pieces = _until(self._pieces(params, tokens), stops)
         return pieces if stream else "".join(pieces)
+
+    def embed(self, tokens: np.ndarray) -> np.ndarray:
+        """What the model makes of tokens, int32 [tokens], a vector of length 1, float32 [size]: its last hidden state.
+
+        NotImplemented for a model that does not give hidden states. InvalidArgument as `generate`.
+        """
+        params = self._params(len(tokens), 1)
+        name = self.model.config.text("model", "decoder", "outputs", "hidden_states", default="hidden_states")
+        if name not in self.model.decoder.others:
+            raise errors.NotImplemented(
+                f"the model has no output {name!r}, and so no embeddings: onnxruntime-genai's model builder "
+                "writes it with include_hidden_states=true"
+            )
+        generator = Generator(self.model, params)
+        generator.append_tokens(tokens)
+        last = generator.get_output(name)[0, -1].astype(np.float32)
+        made: np.ndarray = last / max(float(np.linalg.norm(last)), 1e-12)
+        return made
 
     def _params(self, count: int, max_new_tokens: int | None) -> GeneratorParams:
         """The configuration's options, for so many tokens of a prompt."""
