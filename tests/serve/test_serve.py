@@ -17,13 +17,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
+from onnx import ModelProto, TensorProto, helper
 
 import jitonnx.genai as ours
 from jitonnx.serve import application
 from jitonnx.tools.cli import main
+from tests.genai.folders import SHAPE, write_folder
 
 openai = pytest.importorskip("openai")
+pytest.importorskip("prometheus_client")
+pytest.importorskip("starlette")
 uvicorn = pytest.importorskip("uvicorn")
 httpx = pytest.importorskip("httpx")
 
@@ -200,6 +205,27 @@ def test_bodies_that_are_none(address: str) -> None:
 def test_embeddings(client: Any) -> None:
     with pytest.raises(openai.APIError, match="no embeddings"):
         client.embeddings.create(model=NAME, input="hello")
+
+
+def test_embeddings_of_a_model_that_gives_hidden_states(language_model: ModelProto, tmp_path: Path) -> None:
+    told = ModelProto()
+    told.CopyFrom(language_model)
+    (product,) = (node for node in told.graph.node if "logits" in node.output)
+    shape = ["batch", "steps", SHAPE.width]
+    told.graph.output.append(helper.make_tensor_value_info(product.input[0], TensorProto.FLOAT, shape))
+    folder = write_folder(tmp_path / "hidden", told)
+    config = json.loads((folder / "genai_config.json").read_text())
+    config["model"]["decoder"]["outputs"]["hidden_states"] = product.input[0]
+    (folder / "genai_config.json").write_text(json.dumps(config))
+    with served(ours.load(folder)) as address:
+        made = client_of(address).embeddings.create(model=NAME, input=["hello", "hello world"])
+    session = onnxruntime.InferenceSession(str(folder / "model.onnx"))
+    empty = {one.name: np.zeros((1, 2, 0, SHAPE.depth), np.float32) for one in session.get_inputs()[2:]}
+    for text, row in zip(("hello", "hello world"), made.data, strict=True):
+        tokens = ours.Tokenizer(str(folder)).encode(text)[None].astype(np.int64)
+        feeds = {"ids": tokens, "attention_mask": np.ones_like(tokens), **empty}
+        last = session.run([product.input[0]], feeds)[0][0, -1]
+        np.testing.assert_allclose(row.embedding, last / np.linalg.norm(last), atol=1e-5)
 
 
 def test_keys(model: ours.LanguageModel) -> None:
