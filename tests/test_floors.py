@@ -41,6 +41,7 @@ ALLOWED = {
     "compat": {"api", "errors", "support"},
     "batch": {"api", "errors", "ir", "runtime", "support"},
     "genai": {"api", "errors", "ir", "proto"},
+    "serve": {"errors", "genai"},
     "tools": {
         "api",
         "batch",
@@ -56,6 +57,7 @@ ALLOWED = {
         "passes",
         "plan",
         "proto",
+        "serve",
         "support",
         "target",
         "versioning",

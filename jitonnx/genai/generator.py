@@ -11,6 +11,7 @@ from jitonnx import errors
 from jitonnx.api.options import RunOptions
 from jitonnx.errors import InvalidArgument
 from jitonnx.genai.decoder import Steps
+from jitonnx.genai.guidance import Guide, check_kind
 from jitonnx.genai.model import Adapters, Model
 from jitonnx.genai.search import Random, SearchOptions, choose, penalise
 from jitonnx.genai.tensors import NamedTensors, Tensor
@@ -32,6 +33,8 @@ class GeneratorParams:
                 except InvalidArgument as error:
                     raise InvalidArgument(f"{model.config.name('search', name)}: {error.text}") from error
         self.options.max_length = self.options.max_length or model.context_length
+        self.guidance: tuple[str, str] | None = None
+        """What constrains the output. (Not in onnxruntime-genai.)"""
 
     def set_search_options(self, **options: Any) -> None:
         """Set options by names (`SearchOptions`). InvalidArgument for unknown ones and wrong types."""
@@ -48,9 +51,14 @@ class GeneratorParams:
         return dataclasses.asdict(self.options)
 
     def set_guidance(self, type: str, data: str, enable_ff_tokens: bool = False) -> None:
-        """NotImplemented, unless nothing is asked for."""
+        """Constrain what is generated: type is "json_schema", "regex" or "lark_grammar"; "": nothing is constrained.
+
+        enable_ff_tokens: accepted without effect; tokens that the constraint leaves no choice of are generated one by
+        one. InvalidArgument for another type.
+        """
         if type or data:
-            raise errors.NotImplemented(f"set_guidance({type!r}): output that a grammar constrains is not implemented")
+            check_kind(type)
+        self.guidance = (type, data) if type else None
 
     def set_speculative_options(self, **options: Any) -> None:
         """NotImplemented, unless nothing is asked for."""
@@ -71,11 +79,13 @@ class Generator:
     """
 
     def __init__(self, model: Model, params: GeneratorParams) -> None:
-        """InvalidArgument for options that do not go together, NotImplemented for beams."""
+        """InvalidArgument for options that do not go together, and for what is no constraint; NotImplemented for beams;
+        ImportError for a constraint without the package `llguidance`."""
         self.model = model
         self.options = options = dataclasses.replace(params.options)
         params.check()
         self._random = Random(options.random_seed)
+        self._guides = self._guided(params)
         self._steps = Steps(
             model.decoder, options.batch_size, in_place=options.past_present_share_buffer, limit=options.max_length
         )
@@ -163,15 +173,12 @@ class Generator:
                 f"({self.options.max_length}): set max_length, up to the model's context_length "
                 f"({self.model.context_length}), or shorten the prompt"
             )
-        wrong = rows[(rows < 0) | (rows >= self.model.decoder.vocabulary)]
-        if wrong.size:
-            raise InvalidArgument(
-                f"token {wrong[0]} is none of the model's {self.model.decoder.vocabulary}: the tokenizer is another "
-                "model's"
-            )
+        self.model.check_tokens(rows)
         self._put(rows)
         self._next = rows[:, -1].astype(np.int32)
         self._ended[:] = False
+        for guide in self._guides:
+            guide.restart()
         try:
             self._logits = self._read()
         except BaseException:  # Ctrl-C, too: the sequences are as they were
@@ -193,7 +200,13 @@ class Generator:
         logits, options = self._computed(), self.options
         if options.changes_logits:
             penalise(logits, [row[: self._length] for row in self._tokens], options, self.model.ends)
+        for row, guide, ended in zip(logits, self._guides, self._ended, strict=False):
+            if not ended:
+                guide.mask(row)
         chosen = choose(logits, options, self._random, self._ended)
+        for token, guide, ended in zip(chosen.tolist(), self._guides, self._ended, strict=False):
+            if not ended:
+                guide.accept(token)
         self._logits = None
         if self._ended.any():
             chosen[self._ended] = self._pad
@@ -224,6 +237,8 @@ class Generator:
             )
         # The last token is read again, for its logits.
         self._steps.rewind(max(new_length - 1, 0))
+        for guide in self._guides:
+            guide.rewind(self._length - new_length)
         self._length = new_length
         self._next = self._tokens[:, max(new_length - 1, 0)].copy()
         self._ended[:], self._logits = False, None
@@ -257,10 +272,16 @@ class Generator:
             if not self.can_rewind(same):
                 same = 0
         self.options = dataclasses.replace(params.options)
-        self._random = Random(self.options.random_seed)
+        self._random, self._guides = Random(self.options.random_seed), self._guided(params)
         self.rewind_to(same)
         self.append_tokens(tokens[same:])
         return same
+
+    def _guided(self, params: GeneratorParams) -> list[Guide]:
+        """What constrains each sequence; none where nothing does."""
+        if params.guidance is None:
+            return []
+        return [Guide(self.model, *params.guidance) for _ in range(self.options.batch_size)]
 
     # ------------------------------------------------------------ more
 

@@ -12,10 +12,12 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
+from jitonnx import errors
 from jitonnx.errors import InvalidArgument
 from jitonnx.genai.config import Config
 from jitonnx.genai.generator import Generator, GeneratorParams
 from jitonnx.genai.model import Model
+from jitonnx.genai.stops import Stops
 from jitonnx.genai.tokenizer import Tokenizer
 
 
@@ -76,6 +78,7 @@ class LanguageModel:
         repetition_penalty: float | None = ...,
         stop: str | Sequence[str] = ...,
         seed: int | None = ...,
+        guidance: tuple[str, str] | None = ...,
         stream: Literal[False] = False,
     ) -> str: ...
 
@@ -92,6 +95,7 @@ class LanguageModel:
         repetition_penalty: float | None = ...,
         stop: str | Sequence[str] = ...,
         seed: int | None = ...,
+        guidance: tuple[str, str] | None = ...,
         stream: Literal[True],
     ) -> Iterator[str]: ...
 
@@ -107,6 +111,7 @@ class LanguageModel:
         repetition_penalty: float | None = None,
         stop: str | Sequence[str] = (),
         seed: int | None = None,
+        guidance: tuple[str, str] | None = None,
         stream: bool = False,
     ) -> str | Iterator[str]:
         """The text behind a prompt, or with `stream` an iterator over its pieces, as they come.
@@ -115,7 +120,8 @@ class LanguageModel:
         [{"role": "user", "content": ...}], which the model's template makes a prompt of. temperature: 0 for the most
         probable token each time; of a temperature, top_k, top_p, min_p and seed each makes tokens be drawn. What is
         None is as the folder's configuration says; max_new_tokens: until the model ends or its context is full.
-        stop: texts at which to end, which are not given.
+        stop: texts at which to end, which are not given. guidance: what the text has to be, as ("json_schema", ...),
+        ("regex", ...) or ("lark_grammar", ...), which needs the package `llguidance`.
 
         InvalidArgument for a prompt without tokens, or too long for the model, and for options that make no sense.
         """
@@ -134,9 +140,29 @@ class LanguageModel:
             params.set_search_options(do_sample=temperature != 0, **given)
         if repetition_penalty is not None:
             params.set_search_options(repetition_penalty=repetition_penalty)
+        if guidance is not None:
+            params.set_guidance(*guidance)
         params.check()
         pieces = _until(self._pieces(params, tokens), stops)
         return pieces if stream else "".join(pieces)
+
+    def embed(self, tokens: np.ndarray) -> np.ndarray:
+        """What the model makes of tokens, int32 [tokens], a vector of length 1, float32 [size]: its last hidden state.
+
+        NotImplemented for a model that does not give hidden states. InvalidArgument as `generate`.
+        """
+        params = self._params(len(tokens), 1)
+        name = self.model.config.text("model", "decoder", "outputs", "hidden_states", default="hidden_states")
+        if name not in self.model.decoder.others:
+            raise errors.NotImplemented(
+                f"the model has no output {name!r}, and so no embeddings: onnxruntime-genai's model builder "
+                "writes it with include_hidden_states=true"
+            )
+        generator = Generator(self.model, params)
+        generator.append_tokens(tokens)
+        last = generator.get_output(name)[0, -1].astype(np.float32)
+        made: np.ndarray = last / max(float(np.linalg.norm(last)), 1e-12)
+        return made
 
     def _params(self, count: int, max_new_tokens: int | None) -> GeneratorParams:
         """The configuration's options, for so many tokens of a prompt."""
@@ -181,23 +207,13 @@ class LanguageModel:
 
 
 def _until(pieces: Iterator[str], stops: Sequence[str]) -> Iterator[str]:
-    """Pieces of text up to the first of some texts. What may be the beginning of one is held back."""
-    held = ""
+    """Pieces of text up to the first of some texts."""
+    text = Stops(stops)
     for piece in pieces:
-        held += piece
-        ends = [place for place in map(held.find, stops) if place >= 0]
-        if ends:
-            held = held[: min(ends)]
-            break
-        count = max((_overlap(held, stop) for stop in stops), default=0)
-        ready, held = held[: len(held) - count], held[len(held) - count :]
-        if ready:
+        if ready := text.push(piece):
             yield ready
+        if text.matched is not None:
+            break
     pieces.close()  # type: ignore[attr-defined]
-    if held:
-        yield held
-
-
-def _overlap(text: str, stop: str) -> int:
-    """How many characters at the end of a text begin a stop."""
-    return next((count for count in range(min(len(text), len(stop) - 1), 0, -1) if text.endswith(stop[:count])), 0)
+    if rest := text.rest():
+        yield rest
