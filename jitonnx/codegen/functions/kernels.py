@@ -5,13 +5,13 @@ Numba is imported where a function's code is not on disk yet (`array_functions.p
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Collection, Sequence
-from importlib.util import find_spec
 from typing import Any, overload
 
 import numpy as np
 
+from jitonnx.codegen.functions.function_operator import parameters, plain_function
+from jitonnx.codegen.functions.installed import check_installed
 from jitonnx.codegen.functions.kept import kept_data
 from jitonnx.ir.computation import computations as c
 from jitonnx.ir.computation.lowering import Lowering
@@ -22,9 +22,22 @@ from jitonnx.ir.inference import EXACT
 from jitonnx.ir.operator import Operator, as_tuple
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.base import BOOLS, NUMBERS
+from jitonnx.support.identity import definition, identity
+from jitonnx.support.records import NamedTuple
 
 _COMPUTED = (NUMBERS | BOOLS) - frozenset(HALVES)
 """The types that Numba's arrays have."""
+
+
+class _Parts(NamedTuple):
+    """What a kernel's declaration is made of: what Numba compiles, and what is said beside it."""
+
+    function: Callable[..., Any]
+    beside: tuple[Any, ...]
+
+    def identity(self) -> str:
+        """All of it, as `support.identity` has it. Raises: Unknown."""
+        return repr((identity(self.function), definition(self.beside)))
 
 
 @overload
@@ -87,21 +100,15 @@ def kernel(
         described: dict[str, Any] = {"domain": domain, "outputs": outputs, "infer": infer, "items": items}
         described |= {"inputs": inputs, "types": types, "name": name, "cost": cost}
         return lambda given: kernel(given, **described)
-    if find_spec("numba") is None:
-        raise ImportError("a user's kernel needs Numba: pip install numba")
-    plain: Callable[..., Any] = getattr(function, "py_func", function)  # of what numba.njit has made
+    check_installed()
+    plain = plain_function(function)
     called = plain.__name__
-    parameters = list(inspect.signature(plain).parameters.values())
-    defaults = {one.name: one.default for one in parameters if one.default is not inspect.Parameter.empty}
-    arrays = [one.name for one in parameters if one.default is inspect.Parameter.empty]
+    arrays, defaults = parameters(plain)
     if arrays[-2:] != ["begin", "end"] or len(arrays) < 2 + len(outputs) + 1 or not outputs:
         raise TypeError(
-            f"{called}({', '.join(one.name for one in parameters)}) is no kernel with {len(outputs)} outputs: its "
+            f"{called}({', '.join((*arrays, *defaults))}) is no kernel with {len(outputs)} outputs: its "
             "parameters are inputs, outputs, begin, end, and those with a default, attributes"
         )
-    for attribute, value in defaults.items():
-        if type(value) not in (int, float, bool):
-            raise TypeError(f"{attribute}={value!r} of {called}: an attribute is an int, a float or a bool")
     count = len(arrays) - 2 - len(outputs)
     signature = tuple(f"{one}: T" for one in arrays[:count]) if inputs is None else tuple(inputs)
     if len(signature) != count or any(one.partition(":")[0].strip()[-1:] in "?*" for one in (*signature, *outputs)):
@@ -146,6 +153,7 @@ def kernel(
     declared = {
         "__annotations__": {attribute: type(value) for attribute, value in defaults.items()},
         "__doc__": plain.__doc__,
+        "__made_of__": _Parts(plain, (infer, items, domain, signature, tuple(outputs), frozenset(types), name, cost)),
         "__module__": plain.__module__,
         "domain": domain,
         "inputs": signature,
