@@ -178,9 +178,11 @@ def operators_of(model: Model, options: SessionOptions) -> dict[str, str] | None
     return _digests([f"{domain}::{name}" for domain, name in sorted(model.custom)], options)
 
 
-def _digests(operators: Iterable[str], options: SessionOptions) -> dict[str, str] | None:
+def _digests(operators: Collection[str], options: SessionOptions) -> dict[str, str] | None:
     """What tells users' operators, as these options have them, from others of their names; None where nothing does."""
-    from jitonnx.support.identity import Unknown, definition, surroundings
+    if not operators:
+        return {}
+    from jitonnx.support.identity import Unknown, definition, surroundings  # of few starts
 
     found = {}
     try:

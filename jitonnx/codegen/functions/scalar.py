@@ -174,7 +174,7 @@ def declared(operator: FunctionOperator) -> type[Elementwise]:
         "__annotations__": {attribute: type(value) for attribute, value in defaults.items()},
         "__doc__": numbers.__doc__,
         "__made_of__": operator,
-        "__module__": numbers.function.__module__,
+        "__module__": numbers.function.__module__ or "",  # that of `exec` without a name
         "domain": operator.domain,
         "inputs": tuple(f"{one}: T" for one in operator.inputs),
         "outputs": ("result: T" if result is None else f"result: tensor({result.text})",),
