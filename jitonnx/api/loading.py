@@ -52,7 +52,7 @@ from jitonnx.support.mapped_files import FileMap
 
 if TYPE_CHECKING:
     import logging
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from jitonnx.engine.background import BackgroundEngine
     from jitonnx.engine.pipeline import Engine
@@ -149,6 +149,8 @@ class OpenedModel:
         """The files that weights are read from where they lie, as long as anybody does."""
         self._examples: list[Shapes] = []
         """Shapes that the model's plan is not for, and another one is kept for."""
+        self._operators: Mapping[str, str] = {}
+        """What tells users' operators in the model from others of their names."""
         self._with_defaults: Graph | None = None
         """The model as it was loaded, if it has inputs with defaults."""
         self._overriding: LRUCache[BoundEngine] = LRUCache(_OVERRIDING_KEPT)
@@ -295,11 +297,13 @@ class OpenedModel:
         else:
             model = self._loaded(self._source)
             self._write_optimized(model)
+            if self.cache_key is not None:
+                operators = model_cache.operators_of(model, self._options)
+                self.cache_key = None if operators is None else self.cache_key._replace(file=None)
+                self._operators = operators or {}
             loaded = time.perf_counter()
             self._compile(model)
             self.warm_up()
-            if self.cache_key is not None:
-                self.cache_key = self.cache_key._replace(file=None) if model_cache.is_cacheable(model) else None
             self._cache()
             self._keep_variants()
         ended = time.perf_counter()
@@ -361,11 +365,12 @@ class OpenedModel:
         if self.cache_key is None:
             return False
         cache = _kernel_cache(default_directory())
-        artifact = model_cache.open_cached(cache, self.cache_key, verify=switch(options, VERIFY, default=False))
+        verify = switch(options, VERIFY, default=False)
+        artifact = model_cache.open_cached(cache, self.cache_key, options, verify=verify)
         if artifact is None:
             return False
         self.opened_as = self.cache_key
-        self._examples = artifact.examples
+        self._examples, self._operators = artifact.examples, artifact.model.operators
         this = weakref.ref(self)
 
         def behind() -> Engine:
@@ -391,7 +396,8 @@ class OpenedModel:
         if not in_background(engine) and not isinstance(engine, SavedEngine):
             from jitonnx.api.saved.saving import model_info
 
-            info, examples = model_info(self.description), tuple(self._examples)
+            info = model_info(self.description)._replace(operators=self._operators)
+            examples = tuple(self._examples)
             executor.submit(model_cache.caching(engine, cache_key, info, self._options, examples), always=True)
 
     def _keep_variants(self) -> None:

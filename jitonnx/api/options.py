@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from jitonnx.api.adapters import LoraAdapter
     from jitonnx.ir.operator import Operator
     from jitonnx.model.overrides import Overrides
+    from jitonnx.ops.registered import PutOff
     from jitonnx.ops.registry import Registry
 
 _T = TypeVar("_T")
@@ -338,6 +339,15 @@ class SessionOptions(_Options):
         for declaration in self._custom:
             own.add(declaration)
         return own
+
+    def declaration(self, domain: str, name: str) -> PutOff | type[Operator] | None:
+        """A user's operator that models may use; None if there is none. (Not in onnxruntime.)"""
+        from jitonnx.ops import registered
+
+        for one in self._custom:
+            if (registered.canonical(one.domain), one.name) == (domain, name):
+                return one
+        return registered.find(domain, name)
 
     def register_custom_ops_library(self, path: str) -> NoReturn:
         """Not supported: NotImplemented. Libraries of custom operators are made for onnxruntime's own C interface."""

@@ -94,7 +94,8 @@ def load(
         dimensions=builder.dimensions.original,
         external=reader.external.used,
         files=reader.external.files,
-        custom=builder.custom,
+        custom=frozenset(builder.custom),
+        documented=builder.documented,
         warnings=tuple(filter(None, texts)),
     )
 

@@ -43,8 +43,10 @@ class Model:
     """Some of its weights are in other files."""
     files: Sequence[FileMap] = ()
     """The files whose content weights are read from where it lies."""
-    custom: bool = False
-    """Some of its operators are users'."""
+    custom: frozenset[tuple[str, str]] = frozenset()
+    """Those of its operators that are users', by domain and name."""
+    documented: bool = False
+    """Some of its nodes are functions of documents that users registered."""
     warnings: tuple[str, ...] = ()
     """What was warned of when it was loaded."""
 

@@ -37,7 +37,7 @@ from .program import Flag, Program, Shapes, Steps, Tensors, TensorSpec, Wiring
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-FORMAT = 9
+FORMAT = 10
 PAGE_BYTES = 4096
 
 PROLOGUE = struct.Struct(f"<{len(MAGIC)}sIQQQ")
@@ -74,6 +74,8 @@ class ModelInfo(NamedTuple):
     opsets: Mapping[str, int]
     warnings: Sequence[str]
     """What was warned of when it was loaded."""
+    operators: Mapping[str, str] = {}
+    """Users' operators in it, as "domain::name", each with a digest of what it is made of. In the model cache alone."""
 
 
 class SavedProgram(NamedTuple):
@@ -180,7 +182,8 @@ class Artifact:
             for which in ("inputs", "overridable", "outputs", "declared_outputs")
         )
         metadata = ModelMetadata(**model["metadata"])
-        return ModelInfo(inputs, overridable, outputs, declared, metadata, model["opsets"], model["warnings"])
+        told = metadata, model["opsets"], model["warnings"], model["operators"]
+        return ModelInfo(inputs, overridable, outputs, declared, *told)
 
     def explanation(self) -> str:
         """What `jitonnx explain` printed when the artifact was made; "" if it was left out."""

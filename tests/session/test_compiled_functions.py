@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 import jitonnx
 from jitonnx import custom
 from jitonnx.custom import e
-from jitonnx.ops.registry import Registry, registry
+from jitonnx.ops.registry import registry
 from tests.session.test_custom_operators import DOMAIN, model, node, options
 
 F32 = np.float32
@@ -218,13 +218,14 @@ def two_inputs(name: str, elem: int) -> bytes:
     return helper.make_model(graph, opset_imports=imports).SerializeToString()
 
 
-def test_a_function_is_registered_as_an_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_function_is_registered_as_an_operator() -> None:
     """Its parameters with a default are attributes; what numba.njit has made will do as well."""
-    monkeypatch.setattr("jitonnx.custom.registry", Registry(registry))
-    given = numba.njit(tempered)
-    assert jitonnx.register(domain=DOMAIN, types=custom.FLOATS)(given) is given
-    declared = jitonnx.custom.registry.find(DOMAIN, "tempered")
-    assert declared is not None
+    given, domain = numba.njit(tempered), f"{DOMAIN}.registered"
+    assert jitonnx.register(domain=domain, types=custom.FLOATS)(given) is given
+    with pytest.raises(ValueError, match="has an operator tempered already"):
+        jitonnx.register(tempered, domain=domain)
+    assert registry.find(domain, "tempered") is not None
+    declared = custom.elementwise(given, domain=DOMAIN, types=custom.FLOATS)
     for dtype in (np.float32, np.float64, np.float16):
         elem = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
         call = helper.make_node("tempered", ["x"], ["a"], domain=DOMAIN, rate=0.25, inverse=1)

@@ -47,7 +47,7 @@ tick of the system's clock, at most 10 ms."""
 VARIANTS = 8
 """How many further plans are kept at most, for sizes that the first is not for."""
 
-_FORMAT = "whole 5"
+_FORMAT = "whole 6"
 
 
 class OpenFile:
@@ -157,8 +157,8 @@ def is_settled(key: CacheKey) -> bool:
     return identity_of(key.path) == key.identity and time.time() - key.identity[-1] * 1e-9 > SETTLED_SECONDS
 
 
-def open_cached(cache: KernelCache, key: CacheKey, *, verify: bool) -> Artifact | None:
-    """The compiled model that is kept; None if there is none, or none that can be used."""
+def open_cached(cache: KernelCache, key: CacheKey, options: SessionOptions, *, verify: bool) -> Artifact | None:
+    """The compiled model that is kept; None if there is none, or none that can be used with these options."""
     path = cache.model(key.place, key.digest)
     if path is None:
         return None
@@ -166,12 +166,35 @@ def open_cached(cache: KernelCache, key: CacheKey, *, verify: bool) -> Artifact 
         artifact = open_artifact(path, verify_constants=verify)
     except (ArtifactError, OSError):
         return None
-    return artifact if artifact.open else None
+    kept = artifact.model.operators
+    return artifact if artifact.open and kept == _digests(kept, options) else None
 
 
-def is_cacheable(model: Model) -> bool:
-    """Whether a model is one that is kept: the key says nothing of other files, and of what users' operators do."""
-    return not model.external and not model.custom
+def operators_of(model: Model, options: SessionOptions) -> dict[str, str] | None:
+    """What `ModelInfo.operators` says of a model that is kept; None for one that is not: the key says nothing of other
+    files and of users' documents, and of some operators nobody can tell what they do."""
+    if model.external or model.documented:
+        return None
+    return _digests([f"{domain}::{name}" for domain, name in sorted(model.custom)], options)
+
+
+def _digests(operators: Collection[str], options: SessionOptions) -> dict[str, str] | None:
+    """What tells users' operators, as these options have them, from others of their names; None where nothing does."""
+    if not operators:
+        return {}
+    from jitonnx.support.identity import Unknown, definition, surroundings  # of few starts
+
+    found = {}
+    try:
+        for operator in operators:
+            domain, _, name = operator.rpartition("::")
+            declaration = options.declaration(domain, name)
+            if declaration is None:
+                return None
+            found[operator] = sha256((surroundings() + definition(declaration)).encode()).hexdigest()
+    except Unknown:
+        return None
+    return found
 
 
 def _fitting(engines: Iterable[Engine]) -> list[Engine]:

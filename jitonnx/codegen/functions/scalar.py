@@ -6,15 +6,15 @@ longer than all the rest of a start.
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Callable, Collection
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
 from jitonnx.codegen.functions import translation
+from jitonnx.codegen.functions.function_operator import FunctionOperator
+from jitonnx.codegen.functions.installed import check_installed, imported_numba
 from jitonnx.codegen.functions.kept import Scalar, kept
 from jitonnx.codegen.functions.modules import c_function
 from jitonnx.ir.computation import expressions as e
@@ -22,6 +22,7 @@ from jitonnx.ir.computation.linked import LinkedFunction
 from jitonnx.ir.dtypes import HALVES, DType, of_numpy
 from jitonnx.ops.base import NUMBERS, Elementwise
 from jitonnx.support import fork_safety
+from jitonnx.support.identity import identity
 
 _SMALL = 60
 """Instructions up to which a function is written into the loops that call it: there is a copy for each lane."""
@@ -38,8 +39,7 @@ class CompiledFunction:
     """
 
     def __init__(self, function: Callable[..., Any], signature: str | None = None) -> None:
-        if find_spec("numba") is None:
-            _numba()  # its error is better told now than when a model is loaded
+        check_installed()
         function = getattr(function, "py_func", function)  # of what numba.njit has made
         self.function, self._signature = function, signature
         self._made: dict[tuple[DType, ...], Scalar] = {}
@@ -60,11 +60,15 @@ class CompiledFunction:
     def __repr__(self) -> str:
         return f"compiled({self.__name__})"
 
+    def identity(self) -> str:
+        """All that it is made of, as `support.identity` has it. Raises: Unknown."""
+        return repr((identity(self.function), self._signature))
+
     def _on_arrays(self) -> Callable[..., Any]:
         with self._lock:
             if self._of_arrays is None:
                 signatures = [] if self._signature is None else [self._signature]
-                self._of_arrays = _numba().vectorize(signatures, nopython=True)(self.function)
+                self._of_arrays = imported_numba().vectorize(signatures, nopython=True)(self.function)
             return self._of_arrays
 
     def _scalar(self, dtypes: tuple[DType, ...]) -> Scalar:
@@ -75,7 +79,7 @@ class CompiledFunction:
             return self._made[dtypes]
 
     def _compiled(self, dtypes: tuple[DType, ...]) -> Scalar:
-        numba = _numba()
+        numba = imported_numba()
         kinds = self._signature or tuple(numba.from_dtype(dtype.numpy) for dtype in dtypes)
         try:
             dispatcher = numba.njit(kinds, error_model="numpy")(self.function)
@@ -95,7 +99,7 @@ class CompiledFunction:
             return Scalar(arguments, e.call(linked, *operands))
 
     def _dtype(self, kind: Any) -> DType:
-        numba = _numba()
+        numba = imported_numba()
         try:
             return of_numpy(np.dtype(numba.np.numpy_support.as_dtype(kind)))
         except (NotImplementedError, numba.core.errors.NumbaError) as error:
@@ -109,17 +113,6 @@ class CompiledFunction:
         # Of the machine that runs it nothing is said, so that the kernel says it.
         text = str(entry.module)
         return re.sub(r"^(target (datalayout|triple)|; ModuleID|source_filename) .*\n", "", text, flags=re.M)
-
-
-def _numba() -> Any:
-    try:
-        import numba
-    except ImportError as error:
-        raise ImportError(
-            f"a compiled function needs Numba, which cannot be imported ({error}). Install versions that go together: "
-            "pip install --upgrade numba llvmlite numpy"
-        ) from error
-    return numba
 
 
 def compiled(function: Callable[..., Any] | None = None, *, signature: str | None = None) -> Any:
@@ -150,15 +143,15 @@ def elementwise(
 
     Raises: ImportError without Numba, TypeError for a function without inputs or with defaults of other types.
     """
-    numbers = function if isinstance(function, CompiledFunction) else CompiledFunction(function)
-    parameters = inspect.signature(numbers.function).parameters.values()
-    inputs = tuple(one.name for one in parameters if one.default is inspect.Parameter.empty)
-    defaults = {one.name: one.default for one in parameters if one.default is not inspect.Parameter.empty}
-    for attribute, value in defaults.items():
-        if type(value) not in (int, float, bool):
-            raise TypeError(f"{attribute}={value!r} of {numbers.__name__}: an attribute is an int, a float or a bool")
-    if not inputs:
-        raise TypeError(f"{numbers.__name__} has no inputs: parameters without a default are inputs")
+    return declared(FunctionOperator(function, domain=domain, name=name, types=types, result=result))
+
+
+def declared(operator: FunctionOperator) -> type[Elementwise]:
+    """The declaration of what was looked at as a `FunctionOperator`."""
+    numbers = operator.function
+    if not isinstance(numbers, CompiledFunction):
+        numbers = CompiledFunction(numbers)
+    defaults, result = operator.defaults, operator.result
 
     def attributes(self: Elementwise, dtype: DType) -> list[tuple[Any, DType]]:
         single = dtype if dtype.is_float else DType.DOUBLE
@@ -177,17 +170,18 @@ def elementwise(
         given = (kind.numpy.type(value) for value, kind in attributes(self, of_numpy(wide[0].dtype)))
         return np.asarray(numbers(*wide, *given)).astype(result.numpy if result else arrays[0].dtype)
 
-    declared = {
+    members = {
         "__annotations__": {attribute: type(value) for attribute, value in defaults.items()},
         "__doc__": numbers.__doc__,
-        "__module__": numbers.function.__module__,
-        "domain": domain,
-        "inputs": tuple(f"{one}: T" for one in inputs),
+        "__made_of__": operator,
+        "__module__": numbers.function.__module__ or "",  # that of `exec` without a name
+        "domain": operator.domain,
+        "inputs": tuple(f"{one}: T" for one in operator.inputs),
         "outputs": ("result: T" if result is None else f"result: tensor({result.text})",),
-        "types": {"T": frozenset(types)},
+        "types": {"T": NUMBERS if operator.types is None else operator.types},
         "result": result,
         "scalar": scalar,
         "evaluate": evaluate,
         **defaults,
     }
-    return type(name or numbers.__name__, (Elementwise,), declared)
+    return type(operator.name, (Elementwise,), members)
