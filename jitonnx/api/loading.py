@@ -231,13 +231,14 @@ class OpenedModel:
             if opened is None:
                 return False
             assert opened.file is not None, "Bug: a model is loaded again"
-            if not model_cache.is_unchanged(opened):
+            changed = model_cache.changed_file(opened)
+            if changed:
                 raise Fail(
-                    f"{self.path} was written to since the session was made, which took the compiled model from the "
+                    f"{changed} was written to since the session was made, which took the compiled model from the "
                     "kernel cache: make a new session (or set the configuration entry "
                     f"{KEEP_MODEL} to 0, and sessions load the whole model)"
                 )
-            self._compile(self._loaded(opened.file.content()))
+            self._compile(self._loaded(opened.file))
             self.cache_key = opened._replace(file=None)
             self.warm_up()
             self._keep_variants()
@@ -298,7 +299,8 @@ class OpenedModel:
             self._compile(model)
             self.warm_up()
             if self.cache_key is not None:
-                self.cache_key = self.cache_key._replace(file=None) if model_cache.is_cacheable(model) else None
+                known = self.cache_key._replace(file=None, files=model.external)
+                self.cache_key = known if model_cache.is_cacheable(model) else None
             self._cache()
             self._keep_variants()
         ended = time.perf_counter()
@@ -363,7 +365,11 @@ class OpenedModel:
         artifact = model_cache.open_cached(cache, self.cache_key, verify=switch(options, VERIFY, default=False))
         if artifact is None:
             return False
+        self.cache_key = self.cache_key._replace(files=artifact.data_files[1:])
         self.opened_as = self.cache_key
+        for file in artifact.mapped_data:
+            file.is_read = True
+            self.files.add(file)
         self._examples = artifact.examples
         this = weakref.ref(self)
 
