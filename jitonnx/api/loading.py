@@ -230,7 +230,6 @@ class OpenedModel:
             opened = self.opened_as
             if opened is None:
                 return False
-            assert opened.file is not None, "Bug: a model is loaded again"
             changed = model_cache.changed_file(opened)
             if changed:
                 raise Fail(
@@ -238,7 +237,7 @@ class OpenedModel:
                     "kernel cache: make a new session (or set the configuration entry "
                     f"{KEEP_MODEL} to 0, and sessions load the whole model)"
                 )
-            self._compile(self._loaded(opened.file))
+            self._compile(self._loaded(opened.file or self._source))
             self.cache_key = opened._replace(file=None)
             self.warm_up()
             self._keep_variants()
@@ -299,7 +298,7 @@ class OpenedModel:
             self._compile(model)
             self.warm_up()
             if self.cache_key is not None:
-                known = self.cache_key._replace(file=None, files=model.external)
+                known = self.cache_key._replace(file=None, files=[*self.cache_key.files, *model.external])
                 self.cache_key = known if model_cache.is_cacheable(model) else None
             self._cache()
             self._keep_variants()
@@ -365,7 +364,7 @@ class OpenedModel:
         artifact = model_cache.open_cached(cache, self.cache_key, verify=switch(options, VERIFY, default=False))
         if artifact is None:
             return False
-        self.cache_key = self.cache_key._replace(files=artifact.data_files[1:])
+        self.cache_key = self.cache_key._replace(files=artifact.data_files)
         self.opened_as = self.cache_key
         for file in artifact.mapped_data:
             file.is_read = True

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -136,14 +136,16 @@ class Artifact:
     """An open artifact: its code is in memory, its constants are mapped. Made by `open_artifact`.
 
     name: its path, or what else to call it in messages.
-    model: the path of the model that it was made of, if that is at hand.
+    data_path: gives where a file of the model that it was made of lies, by its location; None: that is not known.
     shapes: the shapes of the inputs of each program. parts: what serves others: those in `ranges`, or, if it is `open`,
     all that a part holds for. examples: shapes that the first part is not for, and others are.
     threads: those of a run if nobody says otherwise; 0: nobody did.
     addresses: where the functions of the code lie.
     """
 
-    def __init__(self, name: str, memory: Bytes, *, verify_constants: bool, model: str | None = None) -> None:
+    def __init__(
+        self, name: str, memory: Bytes, *, verify_constants: bool, data_path: Callable[[str], str] | None = None
+    ) -> None:
         self.name = name
         self._lines, self._front, code, self._memory = _parts(name, memory)
         front = self._front
@@ -153,7 +155,7 @@ class Artifact:
         problem = self.cpu.problem()
         if problem:
             raise ArtifactError(f"{name} cannot run here: {problem}. Compile the model again for this machine")
-        self._data = self._opened_data(model)
+        self._data = self._opened_data(data_path)
         self._constants = self._located()
         if verify_constants:
             self._verify()
@@ -259,7 +261,7 @@ class Artifact:
             raise ArtifactError(f"{self.name} is damaged: a constant reaches beyond its end")
         return [memories[file][offset : offset + nbytes] for file, offset, nbytes in constants]
 
-    def _opened_data(self, model: str | None) -> list[Bytes]:
+    def _opened_data(self, data_path: Callable[[str], str] | None) -> list[Bytes]:
         """What is in the model's files, nothing of those that no constant lies in.
 
         ArtifactError for those that are not what they were when the artifact was made.
@@ -267,9 +269,9 @@ class Artifact:
         read = {file for file, _, _ in self._front["constants"]}
         found: list[Bytes] = []
         for number, (location, identity) in enumerate(self.data_files, 1):
-            if model is None:
+            if data_path is None:
                 raise ArtifactError(f"{self.name} needs files of the model that it was made of")
-            path = data_path(model, location)
+            path = data_path(location)
             content = np.zeros(0, np.uint8)
             if number not in read:
                 same = identity_of(path) == identity
@@ -290,19 +292,17 @@ class Artifact:
                 raise _damaged(self.name, f"constant {number}")
 
 
-def data_path(model: str, location: str) -> str:
-    """Where a file of a model lies: see `DataFile`."""
-    return os.path.join(os.path.dirname(model), location) if location else model
-
-
 def open_artifact(
-    source: str | os.PathLike[str] | bytes, *, verify_constants: bool = False, model: str | None = None
+    source: str | os.PathLike[str] | bytes,
+    *,
+    verify_constants: bool = False,
+    data_path: Callable[[str], str] | None = None,
 ) -> Artifact:
     """An artifact from its file, or from its bytes, which are taken to come from where the caller trusts.
 
     verify_constants: compare them with their checksums. It reads the whole file, at about 1 to 2 GB/s; without it a
     file is read as far as runs need it. A damaged constant gives wrong results, where damaged code could do anything.
-    model: the path of the model that it was made of, for an artifact that leaves constants in the model's files.
+    data_path: as for `Artifact`, for one that leaves constants in the model's files.
 
     Raises ArtifactError, before any of its code is in memory, for what is damaged, was written by another format's
     writer, can be written by other users, or needs another CPU; OSError for a file that cannot be read.
@@ -320,7 +320,7 @@ def open_artifact(
         if status.st_size < HEADER_OFFSET:
             raise _no_artifact(path)
         content = content_of(file.fileno(), path)
-    return Artifact(path, np.frombuffer(content, np.uint8), verify_constants=verify_constants, model=model)
+    return Artifact(path, np.frombuffer(content, np.uint8), verify_constants=verify_constants, data_path=data_path)
 
 
 def _parts(name: str, memory: Bytes) -> tuple[list[bytes], Any, Bytes, Bytes]:

@@ -68,7 +68,9 @@ def test_what_is_not_packed_stays_where_it_is(folder: Path) -> None:
     session = opened(folder)
     (path,) = wait_for(folder.parent)
     assert WIDTH * 96 * 4 < path.stat().st_size < ROWS * WIDTH * 4
-    artifact = open_artifact(path, model=str(folder / "model.onnx"), verify_constants=True)
+    artifact = open_artifact(
+        path, data_path=lambda location: str(folder / (location or "model.onnx")), verify_constants=True
+    )
     assert [file.location for file in artifact.data_files] == ["", "model.data"]
     assert [file.name for file in artifact.mapped_data] == [str(folder / "model.data")]
     with pytest.raises(ArtifactError, match="needs files of the model"):

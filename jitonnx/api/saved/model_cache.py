@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 import jitonnx
 from jitonnx.api.entries import COMPILE, CPU_NAME, EXTERNAL_DATA_FOLDER, GEMM, KEEP_MODEL, switch
 from jitonnx.errors import Error
-from jitonnx.runtime.artifact import Artifact, ArtifactError, ModelInfo, data_path, open_artifact
+from jitonnx.runtime.artifact import Artifact, ArtifactError, ModelInfo, open_artifact
 from jitonnx.support.background_jobs import LAST_SECONDS, StoppedError
-from jitonnx.support.digest import sha256
+from jitonnx.support.digest import sha256, sha256_of_tensor
 from jitonnx.support.mapped_files import DataFile, OpenFile, identity_of
 from jitonnx.support.records import NamedTuple
 from jitonnx.support.sources import package_folder, source_stamps
@@ -48,47 +48,62 @@ _FORMAT = "whole 6"
 
 
 class CacheKey(NamedTuple):
-    """A model file as it is now, and the key under which what is compiled of it is kept.
+    """A model as it is now, and the key under which what is compiled of it is kept.
 
-    place: file and settings, whatever states the file and our sources are in: of these only the last one is kept.
-    digest: of all that the compiled model depends on. path: the real one, absolute.
-    named: as the session was given it, absolute. identity: what changes whenever the file does.
-    file: to load the model from later; None where it is loaded by now.
-    files: the other files of the model, once they are known.
+    place: model and settings, whatever states its file and our sources are in: of these only the last one is kept.
+    digest: of all that the compiled model depends on.
+    named: the path of its own file, absolute, "" of a model that was given as bytes. folder: where the locations of
+    other files start, absolute, too. files: those that are known; its own is the first.
+    file: its own, to load the model from later; None where it is loaded by now, and for bytes.
     """
 
     place: str
     digest: str
-    path: str
     named: str
-    identity: tuple[int, ...]
+    folder: str
+    files: Sequence[DataFile]
     file: OpenFile | None
-    files: Sequence[DataFile] = ()
+
+    def data_path(self, location: str) -> str:
+        """Where one of its files lies, by its location: see `DataFile`."""
+        return os.path.join(self.folder, location) if location else self.named
 
 
 def key_of(source: object, options: SessionOptions, disabled: Collection[str], threads: int) -> CacheKey | None:
     """What a session for this model is kept under; None for those that are always compiled from the model.
 
-    source: as a session keeps it; only paths count. disabled: the rewrites that are not made. threads: of a run.
+    source: as a session keeps it; paths count, and bytes of a model with a folder for its other files.
+    disabled: the rewrites that are not made. threads: of a run.
     """
-    if not isinstance(source, str) or _is_excluded(options):
+    folder = options.entry(EXTERNAL_DATA_FOLDER) or ""
+    if not isinstance(source, str | bytes) or (isinstance(source, bytes) and not folder) or _is_excluded(options):
         return None
-    path, named = os.path.realpath(source), os.path.join(os.getcwd(), source)
     cpu = cpu_identity()
-    if identity_of(path) is None or cpu is None:  # asking LLVM for the CPU would cost more than is gained
+    if cpu is None:  # asking LLVM for the CPU would cost more than is gained
         return None
-    try:
-        file = OpenFile(named)
-    except OSError:
-        return None
-    identity = file.identity()
-    if identity is None:
-        return None
+    files: list[DataFile] = []
+    file, named = None, ""
+    if isinstance(source, bytes):
+        model: object = sha256_of_tensor(memoryview(source)).hex()
+    else:
+        named = os.path.join(os.getcwd(), source)
+        folder = folder or os.path.dirname(named)
+        if identity_of(named) is None:  # a pipe would be waited for
+            return None
+        try:
+            file = OpenFile(named)
+        except OSError:
+            return None
+        identity = file.identity()
+        if identity is None:
+            return None
+        model, files = os.path.realpath(named), [DataFile("", identity)]
     place = repr(
-        (_FORMAT, path, options.canonical_text(), sorted(disabled), threads, cpu, os.path.dirname(jitonnx.__file__))
+        (_FORMAT, model, options.canonical_text(), sorted(disabled), threads, cpu, os.path.dirname(jitonnx.__file__))
     )
-    facts = (place, identity, versions(), _stamps())
-    return CacheKey(place, sha256(repr(facts).encode()).hexdigest(), path, named, identity, file)
+    facts = (place, files, versions(), _stamps())
+    digest = sha256(repr(facts).encode()).hexdigest()
+    return CacheKey(place, digest, named, os.path.join(os.getcwd(), folder), files, file)
 
 
 def _is_excluded(options: SessionOptions) -> bool:
@@ -101,7 +116,7 @@ def _is_excluded(options: SessionOptions) -> bool:
         return True
     if options.entry(CPU_NAME) not in (None, "", "host") or options.entry(GEMM) not in (None, "", "own"):
         return True  # the code is for another CPU, or calls a library of this process
-    if options.entry(EXTERNAL_DATA_FOLDER) or options.has_weights():  # weights come from elsewhere
+    if options.has_weights():
         return True
     return bool(options.optimized_model_filepath) or options.load_cancelled()  # one needs the model, one is refused
 
@@ -112,21 +127,23 @@ def changed_file(key: CacheKey) -> str | None:
     The model's own file is held open: it is the same as long as nobody has written to it, be it under its name or not
     any more. Taking away its name changes the time of its last change, but not that of its content.
     """
-    assert key.file is not None
-    now, named = key.file.identity(), identity_of(key.path)
-    whole = slice(None, None if named is not None and named[:2] == key.identity[:2] else -1)
-    if now is None or now[whole] != key.identity[whole]:
-        return key.named
-    paths = [(data_path(key.named, file.location), file.identity) for file in key.files]
-    return next((path for path, identity in paths if identity_of(path) != identity), None)
+    for location, identity in key.files:
+        path = key.data_path(location)
+        now = named = identity_of(path)
+        if not location and key.file is not None:
+            now = key.file.identity()
+            if now is not None and (named is None or named[:2] != identity[:2]):
+                now, identity = now[:-1], identity[:-1]
+        if now != identity:
+            return path
+    return None
 
 
 def is_settled(key: CacheKey) -> bool:
     """Whether the files just read are those that were looked at, and a later change would show in their times."""
-    found = [(key.path, key.identity), *((data_path(key.named, file.location), file.identity) for file in key.files)]
     return all(
-        identity_of(path) == identity and time.time() - identity[-1] * 1e-9 > SETTLED_SECONDS
-        for path, identity in found
+        identity_of(key.data_path(location)) == identity and time.time() - identity[-1] * 1e-9 > SETTLED_SECONDS
+        for location, identity in key.files
     )
 
 
@@ -136,7 +153,7 @@ def open_cached(cache: KernelCache, key: CacheKey, *, verify: bool) -> Artifact 
     if path is None:
         return None
     try:
-        artifact = open_artifact(path, verify_constants=verify, model=key.named)
+        artifact = open_artifact(path, verify_constants=verify, data_path=key.data_path)
     except (ArtifactError, OSError):
         return None
     return artifact if artifact.open else None
@@ -174,7 +191,6 @@ def caching(
     it (`background_jobs.LAST_SECONDS`); what takes longer is given up then.
     """
     made = weakref.ref(engine)
-    files = [DataFile("", key.identity), *key.files]
 
     def keep(stop: threading.Event) -> None:
         kept = made()
@@ -190,7 +206,7 @@ def caching(
             size = kept.cache.keep_model(
                 key.place,
                 key.digest,
-                lambda path: write_cached(engines, examples, info, files, path, _until_late(stop)),
+                lambda path: write_cached(engines, examples, info, key.files, path, _until_late(stop)),
             )
         except (OSError, Error, NotStorable, StoppedError) as error:
             text = f"the compiled model is not kept in the kernel cache: {error}"
