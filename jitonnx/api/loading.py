@@ -233,14 +233,14 @@ class OpenedModel:
             opened = self.opened_as
             if opened is None:
                 return False
-            assert opened.file is not None, "Bug: a model is loaded again"
-            if not model_cache.is_unchanged(opened):
+            changed = model_cache.changed_file(opened)
+            if changed:
                 raise Fail(
-                    f"{self.path} was written to since the session was made, which took the compiled model from the "
+                    f"{changed} was written to since the session was made, which took the compiled model from the "
                     "kernel cache: make a new session (or set the configuration entry "
                     f"{KEEP_MODEL} to 0, and sessions load the whole model)"
                 )
-            self._compile(self._loaded(opened.file.content()))
+            self._compile(self._loaded(opened.file or self._source))
             self.cache_key = opened._replace(file=None)
             self.warm_up()
             self._keep_variants()
@@ -299,7 +299,8 @@ class OpenedModel:
             self._write_optimized(model)
             if self.cache_key is not None:
                 operators = model_cache.operators_of(model, self._options)
-                self.cache_key = None if operators is None else self.cache_key._replace(file=None)
+                known = self.cache_key._replace(file=None, files=[*self.cache_key.files, *model.external])
+                self.cache_key = None if operators is None else known
                 self._operators = operators or {}
             loaded = time.perf_counter()
             self._compile(model)
@@ -369,7 +370,11 @@ class OpenedModel:
         artifact = model_cache.open_cached(cache, self.cache_key, options, verify=verify)
         if artifact is None:
             return False
+        self.cache_key = self.cache_key._replace(files=artifact.data_files)
         self.opened_as = self.cache_key
+        for file in artifact.mapped_data:
+            file.is_read = True
+            self.files.add(file)
         self._examples, self._operators = artifact.examples, artifact.model.operators
         this = weakref.ref(self)
 
