@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 import llvmlite.binding as llvm
 import numpy as np
 
-from jitonnx.kernels.parts.bfloat16 import TILE_FEATURES
-from jitonnx.target.calibration import UNROLL, chains_ir, copy_ir, fma_ir, read_ir
+from jitonnx.kernels.parts.bfloat16 import DOT_FEATURES, TILE_FEATURES
+from jitonnx.target.calibration import UNROLL, bfloat16_ir, chains_ir, copy_ir, fma_ir, read_ir
 from jitonnx.target.cpu import available
 from jitonnx.target.machine import host, named
 
@@ -69,12 +69,17 @@ def byte_peak(threads: int = 1, rounds: int = 30, cpu: str = "host", clock: Cloc
 
 def bfloat16_peak(threads: int = 1, rounds: int = 30, cpu: str = "host", clock: Clock = time.perf_counter) -> float:
     """The best rate of products of bfloat16 that are summed in float32, in GFLOP/s, as `byte_peak` measures: by tile
-    registers; on CPUs without those the FMA peak."""
-    if named(cpu).bfloat16_products != "tiles" or available(TILE_FEATURES) != set(TILE_FEATURES):
+    registers, or dot products of pairs; on CPUs without either the FMA peak."""
+    kind = named(cpu).bfloat16_products
+    features = {"tiles": TILE_FEATURES, "dots": DOT_FEATURES}.get(kind)
+    if features is None or available(features) != set(features):
         return fma_peak(threads, rounds, cpu, clock)
-    return 4 * 2 * 16**2 * 32 * _dots_per_second(_bfloat16_kernel(), 0, threads, rounds, clock)
+    operations = 4 * 2 * 16**2 * 32 if kind == "tiles" else 2 * 2 * 16 * _BFLOAT16_CHAINS
+    return operations * _dots_per_second(_bfloat16_kernel(kind), 16 * _BFLOAT16_CHAINS, threads, rounds, clock)
 
 
+_BFLOAT16_CHAINS = 24
+"""Sums of dot products of pairs that registers hold."""
 _TILE_FEATURES = ("amx-int8", "amx-tile")
 _TILE_STATE = 64 + 4096
 """Bytes: the configuration, and four tiles that are multiplied."""
@@ -270,8 +275,9 @@ def _byte_kernel(kind: str, lanes: int, chains: int) -> _Fma:
 
 
 @cache
-def _bfloat16_kernel() -> _Fma:
-    engine = _engine(_tiles_ir("dots", "tdpbf16ps"))
+def _bfloat16_kernel(kind: str) -> _Fma:
+    text = _tiles_ir("dots", "tdpbf16ps") if kind == "tiles" else bfloat16_ir("dots", _BFLOAT16_CHAINS)
+    engine = _engine(text)
     signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
     return _Fma(signature(engine.get_function_address("dots")), engine)
 

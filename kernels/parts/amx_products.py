@@ -88,6 +88,8 @@ class AmxSpec(KernelSpec):
     """They may be as many if they are all rows, or read where they lie: large weights then come once."""
     NEAR_BYTES: ClassVar[int] = NEAR_BYTES
     """Weights of a task up to this size stay in the second-level cache from block to block of rows."""
+    ACROSS: ClassVar[bool] = False
+    """A word of the weights of all columns of a panel lies together, and not of each 16 columns (`layout`)."""
     PRESCHEDULED = True
 
     @property

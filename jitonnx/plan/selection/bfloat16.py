@@ -109,7 +109,7 @@ _FEW_PLANES = 4
 """Planes whose pixels are put side by side as they are rounded, by some shuffles; of more, a copy is made."""
 
 
-_MEANS = {
+MEANS = {
     "tiles": "sums in tile registers",
     "matrices": "by products of small matrices",
     "dots": "by dot products of pairs",
@@ -149,6 +149,6 @@ def _call(
     assert y_row is not None, "Bug: the rows of a dense result are not evenly spaced"
     sizes = WindowProduct(**given, y_pixel=y_row)
     call = KernelCall(spec, Bfloat16Buffers(x=x, w=packed, y=y), sizes, label=f"bfloat16 {label}")
-    call.reason = "; ".join([f"operands rounded to bfloat16, {_MEANS[products]}, x {way}", *group.reasons])
+    call.reason = "; ".join([f"operands rounded to bfloat16, {MEANS[products]}, x {way}", *group.reasons])
     planner.epilogue(group, call, row_strides(rows))
     planner.call(call)
