@@ -18,7 +18,10 @@ needs_bfloat16_tiles = pytest.mark.skipif(
     available(BFLOAT16["tiles"].features) != set(BFLOAT16["tiles"].features), reason="this CPU has no bfloat16 tiles"
 )
 needs_bfloat16_products = pytest.mark.skipif(
-    not host().bfloat16_products, reason="this CPU has no matrix instructions for bfloat16"
+    not host().bfloat16_products, reason="this CPU has no instructions for products of bfloat16"
+)
+needs_packed_bfloat16 = pytest.mark.skipif(
+    host().bfloat16_products not in ("tiles", "dots"), reason="this CPU has no products of packed matrices of bfloat16"
 )
 
 

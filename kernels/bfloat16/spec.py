@@ -98,6 +98,7 @@ class DotsSpec(Bfloat16Spec):
     """Rows of a tile: the usual, and what does for those that are left."""
 
     GFLOPS, FIGURES = tuning.PAIR_PRODUCTS.gflops, tuning.PAIR_PRODUCTS
+    ACROSS = True
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -126,7 +127,7 @@ _TILES_OF_DOTS = {64: 6, 48: 8, 32: 12, 16: 16}
 """Columns of a panel, and the rows of a tile: 24 sums of 32 registers, or 16."""
 
 
-def _choose_dots(columns: int, weight_bytes: int, rows: int | None) -> dict[str, Any]:
+def choose_dots(columns: int, weight_bytes: int, rows: int | None) -> dict[str, Any]:
     """The widest panel that pads columns least, and tiles of the height that leaves the rows least."""
     width = min(_TILES_OF_DOTS, key=lambda width: -(-columns // width) * width)
     most = _TILES_OF_DOTS[width]
@@ -148,7 +149,7 @@ def choose(
     """
     weight_bytes = math.prod(taps) * columns * 2
     if products == "dots":
-        blocks = _choose_dots(columns, weight_bytes, rows)
+        blocks = choose_dots(columns, weight_bytes, rows)
         return DotsSpec(way, x_type=x_type, result=result, window=written_out(way, taps, STEP), **blocks)
     blocks = chosen(way, columns, weight_bytes, rows if products == "tiles" else None)
     if products == "tiles":

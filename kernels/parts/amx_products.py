@@ -75,6 +75,8 @@ class AmxSpec(KernelSpec):
     FIGURES: ClassVar[tuning.WideProducts] = tuning.TILE_PRODUCTS
     ITEM_BYTES: ClassVar[int]
     """An element has so many bytes as products take it."""
+    ACROSS: ClassVar[bool] = False
+    """A word of the weights of all columns of a panel lies together, and not of each 16 columns (`layout`)."""
     PRESCHEDULED = True
 
     @property
