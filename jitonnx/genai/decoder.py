@@ -275,6 +275,11 @@ class Steps:
         self._lengths += steps if counts is None else counts
         return logits
 
+    def shorten(self, tokens: int) -> None:
+        """`rewind`, where there are more tokens."""
+        if self.width > tokens:
+            self.rewind(tokens)
+
     def rewind(self, tokens: int) -> None:
         """Forget what comes behind the first `tokens`, where `Caches.can_rewind` says that this can be."""
         self.caches.rewind(tokens)

@@ -17,8 +17,12 @@ from jitonnx.errors import InvalidArgument
 from jitonnx.genai.config import Config
 from jitonnx.genai.generator import Generator, GeneratorParams
 from jitonnx.genai.model import Model
+from jitonnx.genai.speculation import check_draft
 from jitonnx.genai.stops import Stops
 from jitonnx.genai.tokenizer import Tokenizer
+
+_LOOKED_UP = 2
+"""Tokens that a prompt is looked through for."""
 
 
 @dataclass
@@ -39,25 +43,38 @@ class Usage:
         return self.generated_tokens / self.generated_seconds if self.generated_seconds else 0.0
 
 
-def load(folder: str | os.PathLike[str], *, threads: int | None = None) -> LanguageModel:
+def load(
+    folder: str | os.PathLike[str],
+    *,
+    threads: int | None = None,
+    draft: str | os.PathLike[str] | None = None,
+) -> LanguageModel:
     """A folder's model with its tokenizer. threads: of products and attention (default: as its configuration says).
+    draft: the folder of a smaller model of the same tokens, which proposes tokens (speculative decoding).
 
     NoSuchFile for files that are not there, InvalidArgument for those that do not go together, NotImplemented for
     models of several parts; ImportError without the package `tokenizers`.
     """
+    model = _model(folder, threads)
+    smaller = None if draft is None else _model(draft, threads)
+    if smaller is not None:
+        check_draft(smaller, model)
+    return LanguageModel(model, Tokenizer(model), smaller)
+
+
+def _model(folder: str | os.PathLike[str], threads: int | None) -> Model:
     config = Config(folder)
     if threads is not None:
         options = {"session_options": {"intra_op_num_threads": threads}}
         config.overlay(json.dumps({"model": {"decoder": options}}))
-    model = Model(config, last_logits=True)
-    return LanguageModel(model, Tokenizer(model))
+    return Model(config, last_logits=True)
 
 
 class LanguageModel:
     """A model and a tokenizer. What a prompt has in common with the one before, and its answer, is not read again."""
 
-    def __init__(self, model: Model, tokenizer: Tokenizer) -> None:
-        self.model, self.tokenizer = model, tokenizer
+    def __init__(self, model: Model, tokenizer: Tokenizer, draft: Model | None = None) -> None:
+        self.model, self.tokenizer, self.draft = model, tokenizer, draft
         self.usage = Usage()
         """Of the last answer; counted on while it streams."""
         self._kept: Generator | None = None
@@ -79,6 +96,7 @@ class LanguageModel:
         stop: str | Sequence[str] = ...,
         seed: int | None = ...,
         guidance: tuple[str, str] | None = ...,
+        prompt_lookup: int = ...,
         stream: Literal[False] = False,
     ) -> str: ...
 
@@ -96,6 +114,7 @@ class LanguageModel:
         stop: str | Sequence[str] = ...,
         seed: int | None = ...,
         guidance: tuple[str, str] | None = ...,
+        prompt_lookup: int = ...,
         stream: Literal[True],
     ) -> Iterator[str]: ...
 
@@ -112,6 +131,7 @@ class LanguageModel:
         stop: str | Sequence[str] = (),
         seed: int | None = None,
         guidance: tuple[str, str] | None = None,
+        prompt_lookup: int = 0,
         stream: bool = False,
     ) -> str | Iterator[str]:
         """The text behind a prompt, or with `stream` an iterator over its pieces, as they come.
@@ -121,7 +141,9 @@ class LanguageModel:
         probable token each time; of a temperature, top_k, top_p, min_p and seed each makes tokens be drawn. What is
         None is as the folder's configuration says; max_new_tokens: until the model ends or its context is full.
         stop: texts at which to end, which are not given. guidance: what the text has to be, as ("json_schema", ...),
-        ("regex", ...) or ("lark_grammar", ...), which needs the package `llguidance`.
+        ("regex", ...) or ("lark_grammar", ...), which needs the package `llguidance`. prompt_lookup: how many tokens at
+        most are read ahead where the last ones have stood before, as in answers that repeat their prompt: the text is
+        the same, and comes faster or, at times, slower.
 
         InvalidArgument for a prompt without tokens, or too long for the model, and for options that make no sense.
         """
@@ -142,6 +164,10 @@ class LanguageModel:
             params.set_search_options(repetition_penalty=repetition_penalty)
         if guidance is not None:
             params.set_guidance(*guidance)
+        if prompt_lookup:
+            params.set_speculative_options(ngram_size=_LOOKED_UP, max_draft_tokens=prompt_lookup)
+        if self.draft is not None:
+            params.set_draft_model(self.draft)
         params.check()
         pieces = _until(self._pieces(params, tokens), stops)
         return pieces if stream else "".join(pieces)
