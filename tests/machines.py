@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from jitonnx.runtime import threads
 from jitonnx.target import machine as targets
-from jitonnx.target.cpu import _NAMED, available, this_machine
+from jitonnx.target.cpu import CPUS_OF_X86, available, this_machine
 from jitonnx.target.machine import Target, of_any_architecture
 
 USUAL = "usual"
@@ -80,9 +80,9 @@ def _target(machine: Machine, real: Callable[[], Target]) -> Target:
         made = _with_caches(made, of_any_architecture(kind_of(made)))
     else:
         made = of_any_architecture(machine.cpu)
-        listed = _NAMED[machine.cpu]
+        listed = CPUS_OF_X86[machine.cpu]
         lacking = sorted(set(listed) - available(listed))
-        if set(lacking) & set(_NAMED[_V_OF_WIDTH[made.vector_bytes]]):
+        if set(lacking) & set(CPUS_OF_X86[_V_OF_WIDTH[made.vector_bytes]]):
             made = _with_caches(real(), made)
         else:
             features = filter(None, [made.features, *(f"-{feature}" for feature in lacking)])

@@ -1,4 +1,4 @@
-"""docs/where.md is true: files are there, and what is named of them."""
+"""docs/where.md and docs/instruction-sets.md are true: files are there, and what is named of them."""
 
 import re
 from pathlib import Path
@@ -6,12 +6,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs" / "where.md").read_text(encoding="utf-8")
-ROWS = re.findall(r"^\| (?!question|---)(.+?) \| `(\S+?)` \| (.*)\|$", PAGE, re.MULTILINE)
+PAGES = [(ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("where.md", "instruction-sets.md")]
+ROW = re.compile(r"^\| (?!question|step|---)(.+?) \| `(\S+?)` \| (.*)\|$", re.MULTILINE)
+ROWS = [row for page in PAGES for row in ROW.findall(page)]
 
 
 def test_there_are_rows() -> None:
-    assert len(ROWS) == len(re.findall(r"^\| .*`.*\.py`", PAGE, re.MULTILINE)) > 20
+    counts = [len(re.findall(r"^\| .*`.*\.py`", page, re.MULTILINE)) for page in PAGES]
+    assert len(ROWS) == sum(counts) and min(counts) > 15
 
 
 @pytest.mark.parametrize("question, path, names", ROWS, ids=[path for _, path, _ in ROWS])

@@ -11,7 +11,7 @@ import functools
 import os
 import struct
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from jitonnx.support.kernel_cache import KernelCache
@@ -92,7 +92,7 @@ _ICE_LAKE = _names(
     "sha adx avx512ifma avx512vbmi avx512vbmi2 avx512vnni avx512bitalg avx512vpopcntdq gfni vaes vpclmulqdq"
 )
 _ZEN = [*_V3, *_CRYPTOGRAPHY, "sha", "adx", "sse4a"]
-_NAMED = {
+CPUS_OF_X86: Mapping[str, Collection[str]] = {
     "x86-64-v2": _V2,
     "x86-64-v3": _V3,
     "x86-64-v4": _V4,
@@ -113,6 +113,14 @@ _NAMED = {
     "znver5": [*_V4, *_ZEN, *_ICE_LAKE, "avx512bf16", "avxvnni"],
 }
 """What LLVM takes a CPU of a name to have, of all that it uses by itself (llvm/lib/Target/X86/X86.td)."""
+
+CPUS_OF_AARCH64: Mapping[str, Collection[str]] = {
+    "cortex-a72": [],
+    "neoverse-n1": ["dotprod"],
+    **dict.fromkeys(("neoverse-v1", "neoverse-n2", "neoverse-v2"), ("dotprod", "i8mm", "bf16")),
+    "apple-m1": ["dotprod"],
+}
+"""The same of AArch64, of what kernels ask for (`_OF_AARCH64`)."""
 
 
 class Described(NamedTuple):
@@ -151,6 +159,11 @@ class CpuNeeded(NamedTuple):
         return None
 
 
+def features_named(cpu: str) -> Collection[str]:
+    """What a CPU of LLVM's name has, of the features that count here; none for a name that is not known."""
+    return CPUS_OF_X86.get(cpu) or CPUS_OF_AARCH64.get(cpu, ())
+
+
 def this_machine() -> tuple[str, str]:
     """Architecture and system of this machine."""
     return os.uname().machine, sys.platform
@@ -168,10 +181,10 @@ def cpu_needed(name: str, features: str, vector_bytes: int, used: Iterable[str] 
     left_out = {feature[1:] for feature in features.split(",") if feature.startswith("-")}
     if this_machine()[0] != "x86_64":  # goes by the name, which LLVM has from the kind of core, and what it cannot tell
         listed = sorted({name for name in listed if name in _OF_AARCH64} | set(used))
-    elif not listed and name not in _NAMED:
-        raise ValueError(f"what a CPU {name!r} has is not known; choose one of: host, {', '.join(_NAMED)}")
+    elif not listed and name not in CPUS_OF_X86:
+        raise ValueError(f"what a CPU {name!r} has is not known; choose one of: host, {', '.join(CPUS_OF_X86)}")
     else:
-        listed = sorted((set(listed or _NAMED[name]) - _ON_REQUEST - left_out) | set(used))
+        listed = sorted((set(listed or CPUS_OF_X86[name]) - _ON_REQUEST - left_out) | set(used))
     return CpuNeeded(*this_machine(), name, tuple(listed), vector_bytes)
 
 

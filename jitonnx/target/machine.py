@@ -14,30 +14,18 @@ from typing import Literal
 from jitonnx.support.records import dataclass
 from jitonnx.target import tuning
 from jitonnx.target.cores import Core, core_named, core_of_host
-from jitonnx.target.cpu import CpuNeeded, cpu_needed, described, this_machine
+from jitonnx.target.cpu import (
+    CPUS_OF_AARCH64,
+    CPUS_OF_X86,
+    CpuNeeded,
+    cpu_needed,
+    described,
+    features_named,
+    this_machine,
+)
 from jitonnx.target.products import Bfloat16Products, ByteDots, IntegerProducts
 
-_CPUS_WITH_AVX512 = (
-    "x86-64-v4",
-    "skylake-avx512",
-    "skx",
-    "cascadelake",
-    "cooperlake",
-    "icelake-server",
-    "sapphirerapids",
-    "znver4",
-    "znver5",
-)
-_CPUS_WITH_VBMI2 = ("icelake-server", "sapphirerapids", "znver4", "znver5")
-_CPUS_WITH_VNNI = ("cascadelake", "cooperlake", *_CPUS_WITH_VBMI2)
-_CPUS_WITH_BFLOAT16_DOTS = ("cooperlake", "sapphirerapids", "znver4", "znver5")
-_CPUS_WITH_AVX_VNNI = ("alderlake",)
-_CPUS_WITH_AVX2 = ("x86-64-v3", "haswell", "broadwell", "skylake", "alderlake", "znver1", "znver2", "znver3")
-_CPUS_WITH_SSE = ("x86-64-v2",)
 _ARM = ("aarch64", "arm64")
-_CPUS_WITH_DOT_PRODUCTS = ("neoverse-n1", "neoverse-v1", "neoverse-n2", "neoverse-v2", "apple-m1")
-_CPUS_WITH_MATRIX_PRODUCTS = ("neoverse-v1", "neoverse-n2", "neoverse-v2")
-_CPUS_OF_ARM = ("cortex-a72", *_CPUS_WITH_DOT_PRODUCTS)
 _MODEST_CACHES = (32, 512, 4 << 10)
 _CACHES = {
     **dict.fromkeys(("haswell", "broadwell", "skylake"), (32, 256, 8 << 10)),
@@ -98,7 +86,7 @@ class Target:
     @property
     def converts_halves(self) -> bool:
         """Whether it has instructions between float16 and float32: F16C on x86, which all CPUs with AVX2 have."""
-        return self.on_arm or self._has("f16c", otherwise=self.cpu in _CPUS_WITH_AVX2 + _CPUS_WITH_AVX512)
+        return self.on_arm or self._has("f16c")
 
     @property
     def foreign(self) -> bool:
@@ -132,38 +120,35 @@ class Target:
         """How 8-bit integers are best multiplied and summed in 32 bits."""
         if self.has_integer_tiles:
             return "tiles"
-        if self.on_arm and self._has("i8mm", otherwise=self.cpu in _CPUS_WITH_MATRIX_PRODUCTS):
+        if self.on_arm and self._has("i8mm"):
             return "signed matrices"
         return self.byte_dots or ("words" if self.on_arm else "pairs")
 
     @property
     def has_integer_tiles(self) -> bool:
         """Whether it multiplies matrices of bytes in tile registers (AMX)."""
-        return self.vector_bytes == 64 and self._has("amx-int8", otherwise=False)
+        return self.vector_bytes == 64 and self._has("amx-int8")
 
     @property
     def has_bfloat16_tiles(self) -> bool:
         """Whether it multiplies matrices of bfloat16 in tile registers (AMX), and rounds to bfloat16."""
-        return self.rounds_to_bfloat16 and self._has("amx-bf16", otherwise=False)
+        return self.rounds_to_bfloat16 and self._has("amx-bf16")
 
     @property
     def byte_dots(self) -> ByteDots | Literal[""]:
         """How it sums products of four bytes in 32 bits by one instruction: "dot", of signed and unsigned ones (VNNI);
         "signed dot" (AArch64); "" if it does not."""
         if self.on_arm:
-            return "signed dot" if self._has("dotprod", otherwise=self.cpu in _CPUS_WITH_DOT_PRODUCTS) else ""
-        if self.vector_bytes == 64:
-            dot = self._has("avx512vnni", otherwise=self.cpu in _CPUS_WITH_VNNI)
-        else:
-            dot = self.vector_bytes == 32 and self._has("avxvnni", otherwise=self.cpu in _CPUS_WITH_AVX_VNNI)
-        return "dot" if dot else ""
+            return "signed dot" if self._has("dotprod") else ""
+        dots = {64: "avx512vnni", 32: "avxvnni"}.get(self.vector_bytes)
+        return "dot" if dots is not None and self._has(dots) else ""
 
     @property
     def bfloat16_products(self) -> Bfloat16Products | Literal[""]:
         """How it multiplies bfloat16 much faster than float32; "" if it does not. CPUs with AMX have AVX512-BF16,
         too, whose speed is a matter of the core."""
         if self.on_arm:
-            return "matrices" if self._has("bf16", otherwise=self.cpu in _CPUS_WITH_MATRIX_PRODUCTS) else ""
+            return "matrices" if self._has("bf16") else ""
         if self.has_bfloat16_tiles:
             return "tiles"
         return "dots" if self.rounds_to_bfloat16 and self.core.bfloat16_rate > 1 else ""
@@ -171,23 +156,22 @@ class Target:
     @property
     def rounds_to_bfloat16(self) -> bool:
         """Whether it rounds float32 to bfloat16 by one instruction, but denormal numbers to 0 (AVX512-BF16)."""
-        dots = self.cpu in _CPUS_WITH_BFLOAT16_DOTS
-        return self.vector_bytes == 64 and self._has("avx512bf16", otherwise=dots)
+        return self.vector_bytes == 64 and self._has("avx512bf16")
 
     @property
     def shifts_pairs(self) -> bool:
         """Whether it shifts pairs of vector elements (funnel shifts) by one instruction: VBMI2 of AVX-512."""
-        return self._has("avx512vbmi2", otherwise=self.cpu in _CPUS_WITH_VBMI2)
+        return self._has("avx512vbmi2")
 
     @property
     def permutes_bytes(self) -> bool:
         """Whether it puts the bytes of a vector into any order by one instruction: VBMI of AVX-512."""
-        return self.vector_bytes == 64 and self._has("avx512vbmi", otherwise=self.cpu in _CPUS_WITH_VBMI2)
+        return self.vector_bytes == 64 and self._has("avx512vbmi")
 
-    def _has(self, feature: str, *, otherwise: bool) -> bool:
-        """Whether it has a feature, as its own list says; `otherwise` where that says nothing."""
+    def _has(self, feature: str) -> bool:
+        """Whether it has a feature: as its own list says, and where that says nothing, as a CPU of its name has."""
         listed = self.features.split(",")
-        return f"+{feature}" in listed or (otherwise and f"-{feature}" not in listed)
+        return f"+{feature}" in listed or (feature in features_named(self.cpu) and f"-{feature}" not in listed)
 
     @property
     def key(self) -> str:
@@ -235,13 +219,15 @@ def of_any_architecture(cpu: str) -> Target:
 
     ValueError for an unknown one.
     """
-    if cpu in _CPUS_OF_ARM:
+    has = features_named(cpu)
+    if cpu in CPUS_OF_AARCH64:
         here = this_machine()[0]
         return Target(cpu, "", *_NEON, *_caches_named(cpu), core_named(cpu), here if here in _ARM else _ARM[0])
-    if cpu not in _CPUS_WITH_AVX512 + _CPUS_WITH_AVX2 + _CPUS_WITH_SSE:
-        known = ", ".join(("host", *_CPUS_WITH_SSE, *_CPUS_WITH_AVX2, *_CPUS_WITH_AVX512, *_CPUS_OF_ARM))
-        raise ValueError(f"CPU {cpu!r} is not known; choose one of: {known}")
-    width, registers = _vectors(avx512=cpu in _CPUS_WITH_AVX512, avx2=cpu not in _CPUS_WITH_SSE)
+    if not has:
+        raise ValueError(
+            f"CPU {cpu!r} is not known; choose one of: {', '.join(('host', *CPUS_OF_X86, *CPUS_OF_AARCH64))}"
+        )
+    width, registers = _vectors(avx512="avx512f" in has, avx2="avx2" in has)
     # LLVM prefers 256-bit registers on some AVX-512 CPUs; our kernels choose the width themselves.
     features = "-prefer-256-bit" if width == 64 else ""
     return Target(cpu, features, width, registers, *_caches_named(cpu), core_named(cpu), "x86_64")
