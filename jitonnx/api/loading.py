@@ -6,6 +6,7 @@ What compiles a model is imported by the methods that need it: opening an artifa
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import os
@@ -44,7 +45,7 @@ from jitonnx.api.saved.engine import SavedEngine, described
 from jitonnx.errors import Error, Fail, ModelLoadCanceled, NoSuchFile
 from jitonnx.ir.defects import is_defect, survived
 from jitonnx.runtime.artifact import Artifact, ArtifactError, open_artifact
-from jitonnx.runtime.driver import make_ahead
+from jitonnx.runtime.driver import image, make_ahead
 from jitonnx.support import fork_safety
 from jitonnx.support.kernel_cache import KernelCache, default_directory
 from jitonnx.support.lru_cache import LRUCache
@@ -437,7 +438,25 @@ class OpenedModel:
         weakref.finalize(self, executor.close)
         with explained():
             engine = self._engine_at_last(model.graph, executor)
+            self._plan_steps(engine)
             self._install(BoundEngine(model.inputs, engine), with_defaults, executor)
+
+    def _plan_steps(self, engine: Engine | BackgroundEngine) -> None:
+        """Have all that the steps of a decoder take made now, as none of them is to wait for a compiler."""
+        if in_background(engine):
+            return
+        every = engine.step_shapes([output.name for output in self.description.outputs])
+        if not every:
+            return
+        parts = ("chains", "blocks")
+        make_ahead(parts)
+        engine.variant_made = self._examples.append
+        for shapes in every:
+            with contextlib.suppress(Error):  # it has no such steps, or a run tells what is wrong with them
+                engine.serving(shapes).resized(shapes)
+        engine.variant_made = None
+        for part in parts:
+            image(part)
 
     def _check_options(self) -> None:
         if self._options.load_cancelled():

@@ -287,6 +287,17 @@ class Engine(ModelEngine):
         resized = self.__dict__.get("_resized")
         return [] if resized is None else resized.known_shapes()
 
+    def step_shapes(self, outputs: Sequence[str]) -> list[Shapes]:
+        """Shapes of the inputs for each kind of step of a decoder; none for other models.
+
+        outputs: what the model calls its outputs.
+        """
+        if self._source is None or not any("past" in value.name for value in self._source.inputs):
+            return []
+        from jitonnx.engine.decoder_steps import step_shapes
+
+        return step_shapes(self._source, outputs, self.usual_sizes)
+
     def note_shapes(self, shapes: Iterable[Shapes]) -> None:
         """Count shapes as run, although nothing has been made for them."""
         for one in shapes:

@@ -118,6 +118,23 @@ def test_data_is_that_beside_the_name_given(folder: Path) -> None:
     assert not is_cached(there) and not np.array_equal(result(there), here)
 
 
+def test_bytes_with_a_folder(folder: Path) -> None:
+    """As `jitonnx.genai` opens models that it has rewritten; those without a folder are not kept."""
+    content = (folder / "model.onnx").read_bytes()
+    beside = {"session.model_external_initializers_file_folder_path": str(folder)}
+    made = options()
+    for key, entry in beside.items():
+        made.add_session_config_entry(key, entry)
+    first = InferenceSession(content, made)
+    wait_for(folder.parent)
+    session, other = InferenceSession(content, made), InferenceSession(content + b"\x12\x01x", made)
+    assert is_cached(session) and not is_cached(other) and not is_cached(first)
+    assert np.array_equal(result(session), result(first))
+    assert session.model_nodes and not is_cached(session)
+    write(folder / "model.onnx", 1)
+    assert not is_cached(InferenceSession(content, made))
+
+
 def test_a_folder_that_a_relative_path_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened(folder)
     monkeypatch.chdir(folder)
