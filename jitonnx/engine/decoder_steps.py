@@ -46,7 +46,8 @@ def step_shapes(graph: Graph, names: Sequence[str], usual: Mapping[str, Sequence
     for value in graph.inputs:
         for dim, size in zip(_shape(value), usual[value.name], strict=True):
             if isinstance(dim, Dim) and size is not None and len(variables(dim)) == 1:
-                kinds.setdefault(*variables(dim), size)
+                (name,) = variables(dim)
+                kinds.setdefault(name, size)
     open_sizes = {name for value in graph.inputs for dim in value.type.shape or () for name in variables(dim)}
     if not open_sizes or not open_sizes <= kinds.keys():
         return []
@@ -66,7 +67,8 @@ def _kinds(inputs: Mapping[str, Value], presents: Mapping[str, Value], tokens: V
     def note(shape: Sequence[DimLike], *kinds: str | int) -> None:
         for dim, kind in zip(shape, kinds, strict=False):
             if isinstance(dim, Dim) and len(variables(dim)) == 1:
-                found.setdefault(*variables(dim), kind)
+                (variable,) = variables(dim)
+                found.setdefault(variable, kind)
 
     note(_shape(tokens), "batch", "new")
     for name, value in inputs.items():
