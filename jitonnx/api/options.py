@@ -271,14 +271,14 @@ class SessionOptions(_Options):
         return bool(self._values.get("load_cancelled"))
 
     def add_free_dimension_override_by_name(self, name: str, size: int) -> None:
-        """Fix the size of a named dimension: the model is compiled for it, and other sizes are refused.
+        """Fix the size of the dimension `name`: the model is compiled for it, and other sizes are refused.
 
         InvalidArgument for a negative size.
         """
         self._dimensions[_instance(name, str)] = _fixed_size(name, size)
 
     def add_free_dimension_override_by_denotation(self, denotation: str, size: int) -> None:
-        """Fix the size of the inputs' dimensions that denote this, "DATA_BATCH" for instance, in capitals or not.
+        """Fix the size of the inputs' dimensions of a denotation, "DATA_BATCH" for instance, in capitals or not.
 
         InvalidArgument for a negative size, and at the session for a dimension that the model fixes to another one.
         """
@@ -342,7 +342,7 @@ class SessionOptions(_Options):
         return own
 
     def declaration(self, domain: str, name: str) -> PutOff | type[Operator] | None:
-        """A user's operator that models may use; None if there is none. (Not in onnxruntime.)"""
+        """The user's operator `name` of a domain that models may use; None if there is none. (Not in onnxruntime.)"""
         from jitonnx.ops import registered
 
         for one in self._custom:
@@ -357,7 +357,7 @@ class SessionOptions(_Options):
         )
 
     def add_provider(self, name: str, options: Mapping[str, str]) -> None:
-        """Name an execution provider; see `InferenceSession` for what is done with it."""
+        """Add the execution provider `name` with its options; see `InferenceSession` for what is done with it."""
         self._providers.append((_instance(name, str), dict(options)))
 
     def has_providers(self) -> bool:
@@ -372,7 +372,7 @@ class SessionOptions(_Options):
         """Accepted, without effect: there is one provider."""
 
     def add_provider_for_devices(self, devices: Sequence[Any], options: Mapping[str, str]) -> None:
-        """Name the execution provider of devices that `jitonnx.get_ep_devices` gives: the CPU's."""
+        """Name the execution provider of devices that `jitonnx.get_ep_devices` gives, the CPU's, with its options."""
         for device in devices:
             self.add_provider(device.ep_name, options)
 
@@ -408,7 +408,7 @@ class RunOptions(_Options):
     only_execute_path_to_fetches = _flag(False)
 
     def add_run_config_entry(self, key: str, value: str) -> None:
-        """Set a configuration entry; kept, without effect."""
+        """Set the configuration entry `key` to `value`; kept, without effect."""
         self._add_entry(key, value)
 
     def get_run_config_entry(self, key: str) -> str:

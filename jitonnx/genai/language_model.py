@@ -71,7 +71,8 @@ def _model(folder: str | os.PathLike[str], threads: int | None) -> Model:
 
 
 class LanguageModel:
-    """A model and a tokenizer. What a prompt has in common with the one before, and its answer, is not read again."""
+    """A model and a tokenizer, perhaps a draft model that proposes tokens. What a prompt has in common with
+    the one before, and its answer, is not read again."""
 
     def __init__(self, model: Model, tokenizer: Tokenizer, draft: Model | None = None) -> None:
         self.model, self.tokenizer, self.draft = model, tokenizer, draft
@@ -138,12 +139,13 @@ class LanguageModel:
 
         prompt: a text, in front of which the tokenizer puts what it puts in front of texts, or the messages of a chat,
         [{"role": "user", "content": ...}], which the model's template makes a prompt of. temperature: 0 for the most
-        probable token each time; of a temperature, top_k, top_p, min_p and seed each makes tokens be drawn. What is
-        None is as the folder's configuration says; max_new_tokens: until the model ends or its context is full.
-        stop: texts at which to end, which are not given. guidance: what the text has to be, as ("json_schema", ...),
-        ("regex", ...) or ("lark_grammar", ...), which needs the package `llguidance`. prompt_lookup: how many tokens at
-        most are read ahead where the last ones have stood before, as in answers that repeat their prompt: the text is
-        the same, and comes faster or, at times, slower.
+        probable token each time; of a temperature, top_k, top_p, min_p and seed each makes tokens be drawn.
+        repetition_penalty: above 1 makes tokens that stand there already less probable. What is None is as the folder's
+        configuration says; max_new_tokens: until the model ends or its context is full. stop: texts at which to end,
+        which are not given. guidance: what the text has to be, as ("json_schema", ...), ("regex", ...) or
+        ("lark_grammar", ...), which needs the package `llguidance`. prompt_lookup: how many tokens at most are read
+        ahead where the last ones have stood before, as in answers that repeat their prompt: the text is the same, and
+        comes faster or, at times, slower.
 
         InvalidArgument for a prompt without tokens, or too long for the model, and for options that make no sense.
         """
