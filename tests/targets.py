@@ -34,6 +34,19 @@ def named(cpu: str) -> Target:
     return replace(target, features=f"{target.features},-sse4a") if cpu == "znver4" else target
 
 
+BFLOAT16_TARGET = next(
+    (target for target in (host(), named("znver4")) if target.bfloat16_products and not target.needed.problem()), host()
+)
+"""This CPU, or as what else it can be taken that multiplies bfloat16 faster; this one, too, where there is none."""
+needs_bfloat16_target = pytest.mark.skipif(
+    not BFLOAT16_TARGET.bfloat16_products, reason="this CPU has no instructions for products of bfloat16"
+)
+needs_packing_target = pytest.mark.skipif(
+    BFLOAT16_TARGET.bfloat16_products not in ("tiles", "dots"),
+    reason="this CPU has no products of packed matrices of bfloat16",
+)
+
+
 def waiting(target: Target) -> Target:
     """A target whose products outrun its third-level cache (`Target.waits_for_l3`), whatever its vectors are."""
     made = replace(target, core=target.core._replace(l3_bytes=1.0))

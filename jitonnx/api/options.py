@@ -200,8 +200,8 @@ class SessionOptions(_Options):
           differently.
         - `jitonnx.precision` = "bfloat16": products and convolutions of float32 with constant weights, products of two
           computed matrices, and attention round their operands to bfloat16 and sum in float32, where the CPU has
-          instructions that multiply it faster (AMX; AVX512-BF16 on AMD's Zen 4 and 5 and on Cooper Lake, but for
-          attention; AArch64's bfmmla for constant weights alone);
+          instructions that multiply it faster (AMX; AVX512-BF16 on AMD's Zen 4 and 5 and on Cooper Lake; AArch64's
+          bfmmla for constant weights alone);
           "float32": they do not, as without it. docs/performance-low-precision.md: how fast and how exact it is.
           "auto": bfloat16 if on the inputs of `jitonnx.calibration` (.npz files, with ";" between them) no output is
           off by more than `jitonnx.precision_bound` times its largest element, else float32; `session.precision` tells.

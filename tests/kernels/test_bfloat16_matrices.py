@@ -16,17 +16,14 @@ from jitonnx.kernels.bfloat16_matrices.spec import Bfloat16MatricesSpec, Bfloat1
 from jitonnx.kernels.parts.amx_matrices import MatricesGiven, PackingSizes
 from jitonnx.kernels.parts.bfloat16 import rounded
 from tests.kernels.harness import Compiled
-from tests.kernels.test_bfloat16 import PRODUCTS, TARGET, aligned, as_half
-
-needs_packed_products = pytest.mark.skipif(
-    PRODUCTS not in ("tiles", "dots"), reason="this CPU has no products of packed matrices in bfloat16"
-)
+from tests.kernels.test_bfloat16 import PRODUCTS, aligned, as_half
+from tests.targets import BFLOAT16_TARGET, needs_packing_target
 
 
 @functools.cache
 def compiled(spec: Bfloat16MatricesSpec | Bfloat16PackingSpec) -> Compiled:
     stage = as_half if isinstance(spec, Bfloat16MatricesSpec) and spec.result == "bfloat16" else None
-    return Compiled(build(spec, TARGET.lanes(4), stage), TARGET, prescheduled=spec.prescheduled)
+    return Compiled(build(spec, BFLOAT16_TARGET.lanes(4), stage), BFLOAT16_TARGET, prescheduled=spec.prescheduled)
 
 
 def given(x: np.ndarray, kind: str) -> np.ndarray:
@@ -55,7 +52,7 @@ def packing(b: np.ndarray, width: int, kind: str, by_column: bool, gap: int, pie
     return y
 
 
-@needs_packed_products
+@needs_packing_target
 @pytest.mark.parametrize("kind", ["float32", "bfloat16"])
 @pytest.mark.parametrize("by_column", [False, True])
 def test_packing_is_that_of_constant_weights(kind: str, by_column: bool) -> None:
@@ -158,7 +155,7 @@ SHAPES = [
 ]
 
 
-@needs_packed_products
+@needs_packing_target
 @pytest.mark.parametrize("packs", [True, False])
 @pytest.mark.parametrize("by_column", [False, True])
 @pytest.mark.parametrize(
@@ -169,27 +166,27 @@ def test_products(packs: bool, by_column: bool, types: tuple[str, str, str]) -> 
         product(shape, packs=packs, by_column=by_column, types=types, gap=number % 3, pieces=1 + number % 4)
 
 
-@needs_packed_products
+@needs_packing_target
 @pytest.mark.parametrize("packs", [True, False])
 def test_shared_right_matrices(packs: bool) -> None:
     for shared in itertools.product([False, True], repeat=2):
         product((3, 2, 20, 40, 33), packs=packs, shared=shared, pieces=2)
 
 
-@needs_packed_products
+@needs_packing_target
 def test_rows_in_place() -> None:
     for shape, gap in [((2, 3, 33, 40, 64), 0), ((1, 4, 16, 20, 32), 32), ((2, 2, 100, 33, 96), 0)]:
         product(shape, packs=True, way="in place", types=("bfloat16", "float32", "float32"), gap=gap, pieces=3)
 
 
-@needs_packed_products
+@needs_packing_target
 def test_rows_of_a_matrix_are_several_tasks() -> None:
     for packs in (True, False):
         product((1, 2, 700, 130, 300), packs=packs, pieces=5)
         product((1, 1, 130, 700, 1100), packs=packs, pieces=3)  # panels that do not stay in the cache
 
 
-@needs_packed_products
+@needs_packing_target
 def test_empty() -> None:
     for shape in [(0, 2, 5, 7, 3), (2, 2, 0, 7, 3), (2, 2, 5, 0, 3), (2, 2, 40, 7, 0)]:
         for packs in (True, False):

@@ -297,7 +297,7 @@ def test_two_computed_matrices_of_half_precision(type: Any, precision: str, tile
     np.testing.assert_allclose(z.astype(float), expected, rtol=2.0**-7, atol=2.0**-9)
 
 
-@needs_bfloat16_tiles
+@needs_packed_bfloat16
 @pytest.mark.parametrize("length", ["n", 40])
 def test_attention(length: int | str) -> None:
     """Attention spelt out, of known and of open length."""
