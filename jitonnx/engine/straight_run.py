@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from jitonnx.engine.assumptions import AssumptionError
-from jitonnx.engine.host_functions import host_function
+from jitonnx.engine.host_functions import RESHAPES, host_function, shapes_freely
 from jitonnx.engine.interpreter import evaluate_node, known
+from jitonnx.engine.schedule import HostStep, Schedule, Step
 from jitonnx.ir import dims
 from jitonnx.ir.graph import Node, Value
 from jitonnx.support.cancellation import check_end
-
-if TYPE_CHECKING:
-    from jitonnx.engine.schedule import NativeStep, Schedule
 
 _Step: TypeAlias = Callable[[list[Any]], bool]
 """Does a step on the list of values; whether its results have the shapes that they should."""
@@ -33,9 +30,9 @@ class NotStraight(Exception):
 
 
 class StraightRun:
-    """A schedule for inputs of some sizes. NotStraight, or AssumptionError, where there is none.
+    """A schedule for inputs of some sizes; NotStraight where there is none.
 
-    native, host: the steps that are native segments and host nodes.
+    programs: what runs the native segments, by the number of the step.
     """
 
     def __init__(
@@ -47,11 +44,13 @@ class StraightRun:
         """What the list has behind the inputs: constants, and None for what steps give."""
         self._count = len(schedule.inputs)
         self._steps: list[_Step] = []
+        self._reshaped = _reshaped_alone(schedule)
         for number, step in enumerate(schedule.steps):
             if number in programs:
-                self._steps.append(self._native(step, programs[number]))  # type: ignore[arg-type]
+                self._steps.append(self._native(step, programs[number]))
             else:
-                self._steps.append(self._host(step._node))  # type: ignore[union-attr]
+                assert isinstance(step, HostStep)
+                self._steps.append(self._host(step.host.node))
         self._outputs = [self._place(value) for value in schedule.outputs]
         if len(set(self._outputs)) < len(self._outputs):
             raise NotStraight("an output is another one, too")
@@ -94,7 +93,7 @@ class StraightRun:
         shape = value.type.shape
         return None if shape is None else tuple([dims.evaluate(dim, self._sizes) for dim in shape])
 
-    def _native(self, step: NativeStep, run: Callable[[list[Any]], list[Any]]) -> _Step:
+    def _native(self, step: Step, run: Callable[[list[Any]], list[Any]]) -> _Step:
         sources = [self._place(value) for value in step.inputs]
         targets = [self._add(value) for value in step.outputs]
 
@@ -106,7 +105,14 @@ class StraightRun:
         return do
 
     def _host(self, node: Node) -> _Step:
+        first = node.inputs[0] if node.inputs else None
+        if first is not None and self._reshaped.get(first) is node:
+            self._places[node.outputs[0]] = self._place(first)
+            return lambda values: True
         shapes = [self._shape(value) for value in node.outputs]
+        reshape = self._reshaped.get(node.outputs[0])
+        if reshape is not None:
+            shapes = [self._shape(reshape.outputs[0])]
         function = self._function(node, shapes)
         if function is None:
             return self._evaluated(node, shapes)
@@ -117,7 +123,7 @@ class StraightRun:
 
             def do_one(values: list[Any]) -> bool:
                 values[target] = array = function(values[source])
-                return bool(array.shape == shape)
+                return shape is None or bool(array.shape == shape)
 
             return do_one
 
@@ -128,7 +134,7 @@ class StraightRun:
         return do
 
     def _function(self, node: Node, shapes: Sequence[tuple[int, ...] | None]) -> Callable[..., Any] | None:
-        if shapes[0] is None or any(value is not None and value.type.shape is None for value in node.inputs):
+        if any(value is not None and value.type.shape is None for value in node.inputs):
             return None
         constants = [
             None if value is None or value.constant is None else known(value, self._sizes) for value in node.inputs
@@ -152,6 +158,27 @@ class StraightRun:
         return do
 
 
+def _reshaped_alone(schedule: Schedule) -> dict[Value, Node]:
+    """Results that are made in the shape that their only reader, a node of known shape, gives them."""
+    nodes = [step.host.node if isinstance(step, HostStep) else None for step in schedule.steps]
+    made = {node.outputs[0] for node in nodes if node is not None and len(node.outputs) == 1 and shapes_freely(node)}
+    readers: dict[Value, list[Node | None]] = {}
+    for node, step in zip(nodes, schedule.steps, strict=True):
+        for value in dict.fromkeys(step.inputs):
+            readers.setdefault(value, []).append(node)
+    return {
+        value: node
+        for value, (node, *others) in readers.items()
+        if value in made - set(schedule.outputs)
+        and not others
+        and node is not None
+        and isinstance(node.operator, RESHAPES)
+        and node.inputs[0] is value
+        and all(other is None or other.constant is not None for other in node.inputs[1:])
+        and node.outputs[0].type.shape is not None
+    }
+
+
 def _is_one(array: Any, arrays: Sequence[Any]) -> bool:
     return any(array is one for one in arrays)
 
@@ -163,5 +190,5 @@ def straight_run(schedule: Schedule, sizes: Mapping[str, int]) -> StraightRun | 
         return None
     try:
         return StraightRun(schedule, sizes, programs)
-    except (NotStraight, AssumptionError):
+    except NotStraight:
         return None

@@ -32,22 +32,36 @@ def hashed(text: bytes) -> int:
 
 
 class StringTable:
-    """Numbers of texts, of equal ones that of the first. Has to be `ready`.
+    """What strings become. Has to be `ready`.
 
-    `find(array, places)` is True if all elements of an array of objects, of rank 1 or 2, are str that UTF-8 can encode,
-    whose numbers it then puts into `places`, dense int64 of as many elements: len(texts) for what is no text of the
-    table. Else it is False. Without `places` it only looks.
+    texts: of equal ones the first counts. rows: for each text what an element equal to it becomes, and behind them what
+    all others become: no objects. columns: if given, by text, and for the others, the column of a row of `width` to
+    which the float32 of `rows` is added, or with `once` where it is put; negative: none.
+
+    `find(array, out)` is True if all elements of an array of objects, of rank 1 or 2, are str that UTF-8 can encode; it
+    then has put what they become into `out`, a dense array: a row of `rows` for each element, or, if there are
+    `columns`, a row of `width` for each row. Else it is False. Without `out` it only looks.
     """
 
-    def __init__(self, texts: Sequence[str]) -> None:
-        self._texts = [text.encode() for text in texts]
+    def __init__(
+        self,
+        texts: Sequence[str],
+        rows: np.ndarray,
+        columns: np.ndarray | None = None,
+        width: int = 0,
+        *,
+        once: bool = False,
+    ) -> None:
+        encoded = [text.encode() for text in texts]
         size = 1 << max(2 * len(texts), 1).bit_length()
         self._slots = records(STRING_SLOT, size)
         self._slots["place"] = len(texts)
-        self._memory = np.frombuffer(b"".join(self._texts) + b"\0", np.uint8)
+        self._memory = np.frombuffer(b"".join(encoded) + b"\0", np.uint8)
+        self._rows = np.ascontiguousarray(rows)
+        self._columns = None if columns is None else np.ascontiguousarray(columns, np.int64)
         at = address(self._memory)
         taken: dict[int, bytes] = {}
-        for number, text in enumerate(self._texts):
+        for number, text in enumerate(encoded):
             value = hashed(text)
             slot = value & (size - 1)
             while taken.get(slot, text) != text:
@@ -57,7 +71,11 @@ class StringTable:
                 self._slots[slot] = (at, len(text), value - (value >> 63 << 64), number)
             at += len(text)
         record = records(STRINGS)
-        record[0] = (id(np.ndarray), id(str), id(True), id(False), address(self._slots), size - 1)
+        record[0] = (
+            *(id(np.ndarray), id(str), id(True), id(False), address(self._slots), size - 1),
+            *(address(self._rows), self._rows.nbytes // (len(texts) + 1)),
+            *(0 if self._columns is None else address(self._columns), width, int(once)),
+        )
         self.find: Callable[..., bool] = strings_builtin(image(_PART)["jitonnx_strings"], record, self)
 
 
@@ -71,5 +89,5 @@ class StringCheck:
         if self._find is None:
             if not ready():
                 return False
-            self._find = StringTable(()).find
+            self._find = StringTable((), np.zeros(1)).find
         return self._find(array)

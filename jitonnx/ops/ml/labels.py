@@ -26,8 +26,8 @@ _SUFFIXES = {
 """What attributes for lists of each type end in."""
 
 StringRows: TypeAlias = "tuple[Sequence[str], np.ndarray]"
-"""What an operator makes of strings, each by itself: texts, of equal ones the first counts, and a row for each of these,
-which is what an element becomes that equals it; behind them the row for all others."""
+"""What an operator makes of strings, each by itself: texts, of equal ones the first counts, and for each of these a row,
+which is what an element becomes that equals it; behind them the row of all others."""
 
 _FEW = 16
 """Keys that are compared with one after the other in generated code; more are looked for by bisection."""
@@ -112,7 +112,8 @@ class LabelEncoder(Operator):
     def labels(self) -> np.ndarray | None:
         """The values of the keys 0, 1, 2, ..., if these are they, and then the default; else None."""
         keys, values, default = self._table()
-        return _with_default(values, default) if keys.tolist() == list(range(len(keys))) else None
+        counted = keys.dtype.kind == "i" and keys.tolist() == list(range(len(keys)))
+        return _with_default(values, default) if counted else None
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         keys, values, default = self._table()
@@ -242,8 +243,12 @@ class OneHotEncoder(Operator):
     def rows_of_strings(self) -> StringRows | None:
         """See `StringRows`."""
         categories = self._categories()
+        if not self.zeros:
+            return None  # an error that only data shows
         count = len(categories)
-        return (categories[::-1], np.eye(count + 1, count, dtype=np.float32)[[*range(count)][::-1] + [count]]) if self.zeros else None
+        rows = np.zeros((count + 1, count), np.float32)
+        rows[range(count), range(count - 1, -1, -1)] = 1
+        return categories[::-1], rows
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         categories = self._categories()

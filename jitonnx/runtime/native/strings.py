@@ -11,6 +11,7 @@ from jitonnx.emit import llvm_ir
 from ..layout import HASH_FACTOR, OBJECT_TYPE, STRING_SLOT, STRINGS, WORD_BYTES, ArrayField, DescriptorField
 from .functions import POINTER, FunctionBuilder
 
+_FLOAT = llvm_ir.FloatType()
 _OBJECT = 17
 """NumPy's number of the type of arrays of objects."""
 
@@ -19,6 +20,7 @@ def define(module: llvm_ir.Module) -> None:
     """Add the builtin and what it calls."""
     _hash(module)
     _find(module)
+    _become(module)
     _strings(module)
 
 
@@ -66,11 +68,35 @@ def _find(module: llvm_ir.Module) -> None:
     code.give(code.word(code.item(slots, STRING_SLOT, code.load(at)), STRING_SLOT, "place"))
 
 
-def _strings(module: llvm_ir.Module) -> None:
-    """The builtin (METH_FASTCALL): strings(array) or strings(array, places). `self` is an array of a `STRINGS`.
+def _become(module: llvm_ir.Module) -> None:
+    """What becomes of string number `index` of an array, in row `row` of it: see `STRINGS`."""
+    code = FunctionBuilder(module, "void jitonnx_become(ptr table, ptr out, i64 index, i64 row, ptr text, i64 length)")
+    table, out = code["table"], code["out"]
+    place = code.call("jitonnx_find", table, code["text"], code["length"])
+    rows, row_bytes = code.pointer(table, STRINGS, "rows"), code.word(table, STRINGS, "row_bytes")
+    source = code.at(rows, code.multiply(place, row_bytes))
+    columns = code.pointer(table, STRINGS, "columns")
+    with code.if_then(code.is_null(columns)):
+        code.call("memcpy", code.at(out, code.multiply(code["index"], row_bytes)), source, row_bytes)
+        code.give()
+    column = code.load(code.word_at(columns, place))
+    with code.if_then(code.compare(column, "<", 0)):
+        code.give()
+    before = code.multiply(code["row"], code.word(table, STRINGS, "width"))
+    target = code.build.bitcast(code.at(out, code.multiply(code.add(before, column), 4)), _FLOAT.as_pointer())
+    weight = code.build.load(code.build.bitcast(source, _FLOAT.as_pointer()))
+    with code.if_then(code.equal(code.word(table, STRINGS, "once"), 0)):
+        code.build.store(code.build.fadd(code.build.load(target), weight), target)
+        code.give()
+    code.build.store(weight, target)
+    code.give()
 
-    True if all elements of the array, of rank 1 or 2, are strings that UTF-8 can encode, whose numbers then are in
-    `places`, dense int64 of as many elements; False if not, or if it is no array of objects.
+
+def _strings(module: llvm_ir.Module) -> None:
+    """The builtin (METH_FASTCALL): strings(array) or strings(array, out). `self` is an array of a `STRINGS`.
+
+    True if all elements of the array, of rank 1 or 2, are strings that UTF-8 can encode, of which `out`, a dense array,
+    then holds what they become; False if not, or if it is no array of objects. Elements of rank 1 are one row.
     """
     code = FunctionBuilder(module, "ptr jitonnx_strings(ptr self, ptr arguments, i64 count)", exported=True)
     pointer = POINTER
@@ -91,21 +117,21 @@ def _strings(module: llvm_ir.Module) -> None:
     refuse_unless(code.equal(code.load_int(code.at(descriptor, DescriptorField.TYPE_NUMBER), 32), _OBJECT))
     rank = code.load_int(code.at(array, ArrayField.RANK), 32)
     refuse_unless(code.build.and_(code.compare(rank, ">=", 1), code.compare(rank, "<=", 2)))
-    shape, strides = (
-        code.load(code.at(array, field), pointer) for field in (ArrayField.SHAPE, ArrayField.STRIDES)
-    )
-    columns, column_step = code.variable(1), code.variable(0)
+    shape, strides = (code.load(code.at(array, field), pointer) for field in (ArrayField.SHAPE, ArrayField.STRIDES))
+    last = code.subtract(rank, 1)
+    columns, column_step = (code.load(code.word_at(of, last)) for of in (shape, strides))
+    rows, row_step = code.variable(1), code.variable(0)
     with code.if_then(code.equal(rank, 2)):
-        code.store(columns, code.load(code.word_at(shape, 1)))
-        code.store(column_step, code.load(code.word_at(strides, 1)))
-    row_step, column_step, columns = code.load(strides), code.load(column_step), code.load(columns)
+        code.store(rows, code.load(shape))
+        code.store(row_step, code.load(strides))
+    rows, row_step = code.load(rows), code.load(row_step)
     first = code.load(code.at(array, ArrayField.DATA), pointer)
-    places = code.variable(0)
+    out = code.variable(0)
     with code.if_then(code.equal(code["count"], 2)):
-        out = code.load(code.word_at(code["arguments"], 1), pointer)
-        code.store(places, code.load(code.at(out, ArrayField.DATA)))
+        given = code.load(code.word_at(code["arguments"], 1), pointer)
+        code.store(out, code.load(code.at(given, ArrayField.DATA)))
     length = code.local(WORD_BYTES)
-    with code.loop(0, code.load(shape)) as row, code.loop(0, columns) as column:
+    with code.loop(0, rows) as row, code.loop(0, columns) as column:
         distance = code.add(code.multiply(row, row_step), code.multiply(column, column_step))
         text = code.load(code.at(first, distance), pointer)
         refuse_unless(code.build.not_(code.is_null(text)))
@@ -114,10 +140,7 @@ def _strings(module: llvm_ir.Module) -> None:
         with code.if_then(code.is_null(utf8), likely=False):
             code.call("PyErr_Clear")
             give("false")
-        with code.if_then(code.compare(code.load(places), "!=", 0)):
-            target = code.load(places, pointer)
-            code.store(
-                code.word_at(target, code.add(code.multiply(row, columns), column)),
-                code.call("jitonnx_find", table, utf8, code.load(length)),
-            )
+        with code.if_then(code.compare(code.load(out), "!=", 0)):
+            index = code.add(code.multiply(row, columns), column)
+            code.call("jitonnx_become", table, code.load(out, pointer), index, row, utf8, code.load(length))
     give("true")
