@@ -233,7 +233,9 @@ def returns(x: Any, y: Any, begin: Any, end: Any) -> Any:
         (returns, "returns returns float32; a kernel writes to its outputs"),
     ],
 )
-def test_what_cannot_be_compiled_is_refused(function: Any, said: str) -> None:
+def test_what_cannot_be_compiled_is_refused(function: Any, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the model is loaded, and not as a defect of ours, which would be survived."""
+    monkeypatch.delenv("JITONNX_STRICT")
     declared = custom.kernel(function, domain=DOMAIN, name="Refused", outputs=["Y: T"], infer=same_type)
     with pytest.raises(Exception, match=said):
         jitonnx.InferenceSession(model("Refused", {"x": [4]}, ["y"]), options(declared))
@@ -301,3 +303,54 @@ def test_warm_starts_and_artifacts_import_no_numba(tmp_path: Path) -> None:
     start(_START, path, "cold", saved)
     start(_START, path, "warm", saved)
     start(_ARTIFACT, saved)
+
+
+def doubled(x: Any, y: Any, begin: Any, end: Any) -> None:
+    for i in range(begin, end):
+        y[i] = 2 * x[i]
+
+
+def of(**described: Any) -> Any:
+    return custom.kernel(
+        doubled, **{"domain": DOMAIN, "name": "Doubled", "outputs": ["Y: T"], "infer": same_type, **described}
+    )
+
+
+@pytest.mark.parametrize(
+    ("described", "said"),
+    [
+        ({"cost": 0}, "cost of doubled is in nanoseconds"),
+        ({"outputs": "Y: T"}, "outputs of doubled are a list of texts"),
+        ({"infer": None}, "infer of doubled is a function"),
+        ({"items": 3}, "items of doubled is a function"),
+        ({"types": ["float"]}, "members of custom.DType are needed"),
+        ({"types": [custom.DType.STRING]}, "arrays are of numbers or truth values"),
+        ({"domain": None}, "needs texts as domain and name"),
+    ],
+)
+def test_what_is_said_beside_a_function_is_looked_at(described: Any, said: str) -> None:
+    with pytest.raises(TypeError, match=said):
+        of(**described)
+
+
+@pytest.mark.parametrize(
+    ("described", "error", "said"),
+    [
+        ({"items": lambda self, x, y: -3}, TypeError, "items of doubled gives -3"),
+        ({"items": lambda self, x, y: 1 // 0}, TypeError, "items of doubled raised ZeroDivisionError"),
+        ({"infer": lambda self, context, x: (x.type, x.type)}, errors.Fail, r"as many TensorTypes as outputs \(1\)"),
+        (
+            {"infer": lambda self, context, x: custom.TensorType(custom.DType.STRING, x.shape)},
+            errors.Fail,
+            "of numbers or truth values",
+        ),
+        ({"infer": lambda self, context: 3}, errors.Fail, "infer of doubled raised TypeError"),
+    ],
+)
+def test_what_others_functions_give_is_looked_at(
+    described: Any, error: Any, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where defects of ours are survived: these are none."""
+    monkeypatch.delenv("JITONNX_STRICT")
+    with pytest.raises(error, match=f"Doubled node 'mine'.*{said}"):
+        jitonnx.InferenceSession(model("Doubled", {"x": ["n"]}, ["y"]), options(of(**described)))

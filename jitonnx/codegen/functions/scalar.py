@@ -13,14 +13,15 @@ from typing import Any
 import numpy as np
 
 from jitonnx.codegen.functions import translation
-from jitonnx.codegen.functions.function_operator import FunctionOperator
+from jitonnx.codegen.functions.function_operator import FunctionOperator, plain_function
 from jitonnx.codegen.functions.installed import check_installed, imported_numba
 from jitonnx.codegen.functions.kept import Scalar, kept
 from jitonnx.codegen.functions.modules import c_function
 from jitonnx.ir.computation import expressions as e
 from jitonnx.ir.computation.linked import LinkedFunction
 from jitonnx.ir.dtypes import HALVES, DType, of_numpy
-from jitonnx.ops.base import NUMBERS, Elementwise
+from jitonnx.ir.errors import FunctionError
+from jitonnx.ops.base import BOOLS, NUMBERS, Elementwise
 from jitonnx.support import fork_safety
 from jitonnx.support.identity import identity
 
@@ -40,12 +41,13 @@ class CompiledFunction:
 
     def __init__(self, function: Callable[..., Any], signature: str | None = None) -> None:
         check_installed()
-        function = getattr(function, "py_func", function)  # of what numba.njit has made
-        self.function, self._signature = function, signature
+        if signature is not None and not isinstance(signature, str):
+            raise TypeError(f"the signature {signature!r} is no text, such as 'float32(float32, float32)'")
+        self.function, self._signature = plain_function(function), signature
         self._made: dict[tuple[DType, ...], Scalar] = {}
         self._of_arrays: Callable[..., Any] | None = None
         self._lock = fork_safety.WorkLock()
-        self.__name__, self.__doc__ = function.__name__, function.__doc__
+        self.__name__, self.__doc__ = self.function.__name__, self.function.__doc__
 
     def __call__(self, *arguments: Any) -> Any:
         """An expression if an argument is one, else an array. TypeError for what Numba does not compile."""
@@ -79,18 +81,16 @@ class CompiledFunction:
             return self._made[dtypes]
 
     def _compiled(self, dtypes: tuple[DType, ...]) -> Scalar:
-        numba = imported_numba()
-        kinds = self._signature or tuple(numba.from_dtype(dtype.numpy) for dtype in dtypes)
+        kinds, returned = self._kinds(dtypes)
         try:
-            dispatcher = numba.njit(kinds, error_model="numpy")(self.function)
-        except numba.core.errors.NumbaError as error:
-            raise TypeError(f"Numba does not compile {self.__name__} for {kinds}: {error}") from error
-        (signature,) = dispatcher.signatures
-        if len(signature) != len(dtypes):
-            raise TypeError(f"{self.__name__} has {len(signature)} arguments; {len(dtypes)} are given")
-        arguments = tuple(map(self._dtype, signature))
-        result = self._dtype(dispatcher.overloads[signature].signature.return_type)
-        entry = c_function(dispatcher.inspect_llvm(signature), self.__name__)
+            dispatcher = imported_numba().njit(error_model="numpy")(self.function)
+            dispatcher.compile(kinds if returned is None else returned(*kinds))
+        except Exception as error:  # of the many that Numba raises
+            given = ", ".join(map(str, kinds))
+            raise FunctionError(f"Numba does not compile {self.__name__} for ({given}): {error}") from error
+        arguments = tuple(map(self._dtype, kinds))
+        result = self._dtype(dispatcher.overloads[kinds].signature.return_type)
+        entry = c_function(dispatcher.inspect_llvm(kinds), self.__name__)
         try:
             return Scalar(arguments, translation.expression(entry, arguments, result))
         except translation.Untranslated:
@@ -98,12 +98,34 @@ class CompiledFunction:
             operands = (e.operand(i, dtype) for i, dtype in enumerate(arguments))
             return Scalar(arguments, e.call(linked, *operands))
 
+    def _kinds(self, dtypes: tuple[DType, ...]) -> tuple[tuple[Any, ...], Any]:
+        """Numba's types of the arguments, and of the result if the signature says it."""
+        numba = imported_numba()
+        if self._signature is None:
+            return tuple(numba.from_dtype(dtype.numpy) for dtype in dtypes), None
+        try:
+            kinds, returned = numba.core.sigutils.normalize_signature(self._signature)
+        except Exception as error:  # whatever it is that the text evaluates to
+            raise FunctionError(
+                f"the signature {self._signature!r} of {self.__name__} is none of Numba's ({type(error).__name__}: "
+                f"{error}): give one such as 'float32(float32, float32)'"
+            ) from error
+        if len(kinds) != len(dtypes):
+            raise FunctionError(
+                f"the signature {self._signature!r} of {self.__name__} has {len(kinds)} arguments; "
+                f"{len(dtypes)} are given"
+            )
+        return kinds, returned
+
     def _dtype(self, kind: Any) -> DType:
         numba = imported_numba()
         try:
-            return of_numpy(np.dtype(numba.np.numpy_support.as_dtype(kind)))
-        except (NotImplementedError, numba.core.errors.NumbaError) as error:
-            raise TypeError(f"{self.__name__} takes or gives {kind}; numbers and truth values are possible") from error
+            dtype = of_numpy(np.dtype(numba.np.numpy_support.as_dtype(kind)))
+        except (NotImplementedError, TypeError, numba.core.errors.NumbaError):
+            dtype = DType.STRING
+        if dtype not in NUMBERS | BOOLS:
+            raise FunctionError(f"{self.__name__} takes or gives {kind}; real numbers and truth values are possible")
+        return dtype
 
     @staticmethod
     def _ir(entry: Any) -> str:
