@@ -4,19 +4,25 @@ Each file of the source becomes files `NAME-00000.parquet`, … of `PART_ROWS` r
 with what is left. A part takes its name when it is written (`atomic_files`), so whoever goes on with a folder, after
 an interrupt, a full disk or a killed process, begins behind the parts that are there. `MANIFEST` in the folder says
 what they were made by.
+
+An engine (Ray, Dask, Spark) has its workers make parts, each a task of its own, or a CSV file as a whole. Source,
+target and a model with data in other files have to be seen by all workers. A task that is begun again finds what is
+there.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jitonnx.batch.prediction import open_settings, read_table, stream
+from jitonnx.batch.prediction import Settings, open_settings, read_rows, read_table, stream
 from jitonnx.batch.tables import Columns
+from jitonnx.batch.workers import Prediction, prepared, worker_of
 from jitonnx.errors import InvalidArgument, NoSuchFile
 from jitonnx.support.atomic_files import replacing
 
@@ -48,12 +54,15 @@ def map_files(
     threads: int | None = None,
     on_error: str = "raise",
     part_rows: int = PART_ROWS,
+    engine: str = "local",
     tell: Callable[[Progress], object] = lambda progress: None,
 ) -> Progress:
     """Predict over a Parquet or CSV file, or a folder of these, into a folder of Parquet files; see `predict`.
 
-    tell: called after each batch of rows. InvalidArgument where the target holds what another model, other columns or
-    other parts were made by; NoSuchFile for a source that is not there; OSError where nothing can be written.
+    engine: one of `ENGINES`; "local" is this process. threads: with another engine, its workers, where it has none yet.
+    tell: called after each batch of rows, or each task of an engine. InvalidArgument where the target holds what
+    another model, other columns or other parts were made by; NoSuchFile for a source that is not there; OSError where
+    nothing can be written.
     """
     model, source, target = Path(model), Path(source), Path(target)
     files = _files(source)
@@ -61,20 +70,90 @@ def map_files(
     said = {name: [one] if isinstance(one, str) else list(one) for name, one in (columns or {}).items()}
     made_by = {"model": _digest(model), "columns": said, "outputs": dict(settings.names), "part_rows": part_rows}
     _claim(target, {**made_by, "on_error": on_error})
-    done = found = 0
-    total = _rows(files)
-    for file in files:
-        skip, finished = _parts(target, file, part_rows)
-        found += skip
-        if finished:
-            continue
-        reader = read_table(file)
-        for rows in _write(
-            stream(_cut(reader, skip, part_rows), file.name, columns, settings, skip), target, file, skip, part_rows
-        ):
-            done += rows
-            tell(Progress(done, found, total))
+    done, found, total = 0, sum(_parts(target, file, part_rows)[0] for file in files), _rows(files)
+    if engine == "local":
+        counts = (rows for file in files for rows in _map_file(file, target, columns, settings, part_rows))
+    else:
+        prediction = prepared(model, columns=columns, outputs=outputs, batch_rows=batch_rows, on_error=on_error)
+        job = _Job(prediction, target.resolve(), part_rows)
+        counts = _engine(engine).each(job.work, list(_tasks(files, target, part_rows)), threads)
+    for rows in counts:
+        done += rows
+        tell(Progress(done, found, total))
     return Progress(done, found, total)
+
+
+def _map_file(file: Path, target: Path, columns: Columns | None, settings: Settings, part_rows: int) -> Iterator[int]:
+    """Make the parts of a file that are missing; the rows of each batch when it is written."""
+    skip, finished = _parts(target, file, part_rows)
+    if not finished:
+        reader = _cut(read_table(file), skip, part_rows)
+        yield from _write(stream(reader, file.name, columns, settings, skip), target, file, skip, part_rows)
+
+
+class _Task(NamedTuple):
+    """What a worker does at a time: a part of a Parquet file, or all that is missing of another (None)."""
+
+    file: Path
+    part: int | None
+
+
+def _tasks(files: list[Path], target: Path, part_rows: int) -> Iterator[_Task]:
+    """Those that are left."""
+    import pyarrow.parquet
+
+    for file in files:
+        if file.suffix == ".csv":
+            if not _parts(target, file, part_rows)[1]:
+                yield _Task(file.resolve(), None)
+            continue
+        rows = pyarrow.parquet.read_metadata(file).num_rows
+        for part in range(rows // part_rows + 1):
+            if not _part(target, file, part).exists():
+                yield _Task(file.resolve(), part)
+
+
+class _Job(NamedTuple):
+    """What all tasks have in common, as it is sent to workers."""
+
+    prediction: Prediction
+    target: Path
+    part_rows: int
+
+    def work(self, task: _Task) -> int:
+        """Do a task, in a worker; returns the rows written."""
+        worker = worker_of(self.prediction)
+        columns, settings = self.prediction.columns, worker.settings
+        if task.part is None:
+            return sum(_map_file(task.file, self.target, columns, settings, self.part_rows))
+        path, first = _part(self.target, task.file, task.part), task.part * self.part_rows
+        if path.exists():  # by a worker that was taken for lost
+            return 0
+        rows = read_rows(task.file, first, first + self.part_rows)
+        made = stream(rows, task.file.name, columns, settings, first)
+        schema = worker.schema(rows.schema) if worker.knows_types else made.schema
+        with replacing(path) as out:
+            import pyarrow.parquet
+
+            count = 0
+            with pyarrow.parquet.ParquetWriter(out, schema) as writer:
+                for batch in made:
+                    writer.write_batch(batch.cast(schema))
+                    count += batch.num_rows
+        return count
+
+
+ENGINES = ("local", "ray", "dask", "spark")
+
+
+def _engine(name: str) -> Any:
+    """The module of an engine. InvalidArgument for one that nobody knows, or that is not installed."""
+    if name not in ENGINES[1:]:
+        raise InvalidArgument(f"there is no engine {name!r}; there are {', '.join(ENGINES)}")
+    try:
+        return importlib.import_module(f"jitonnx.batch.{name}")
+    except ModuleNotFoundError as error:
+        raise InvalidArgument(f'{error.name} is not installed: pip install "jitonnx[{name}]"') from error
 
 
 def _files(source: Path) -> list[Path]:

@@ -190,6 +190,35 @@ def rows_that_pay(run: Callable[[Arrays], Arrays], arrays: Arrays) -> int:
     return next((rows for rows, rate in rates.items() if rate >= _NEARLY * best), 1)
 
 
+def settled(settings: Settings, rows: pyarrow.Table, columns: Columns | None) -> Settings:
+    """The settings with the rows of a batch that pay, measured on the first of these, where nobody says how many."""
+    if settings.batch_rows is not None or settings.signature.rows is not None or not rows.num_rows:
+        return settings
+    mapped = map_columns(settings.signature, rows.schema, columns)
+    first = rows.slice(0, BLOCK_ROWS).combine_chunks().to_batches()[0]
+    block = block_of(first, settings.signature, mapped, "", 0)
+    return settings._replace(batch_rows=_plan(settings, block).rows) if len(block.faults) < block.count else settings
+
+
+def output_types(settings: Settings) -> dict[str, pyarrow.DataType]:
+    """The types of the columns that are made, told by a run of rows of zeros.
+
+    InvalidArgument where sizes of a row are open.
+    """
+    signature = settings.signature
+    if unknown := [one for one in signature.inputs if None in one.shape]:
+        raise InvalidArgument(
+            f"what outputs look like depends on the data, as sizes of a row are open: input {unknown[0].name!r} takes "
+            f"{unknown[0]}"
+        )
+    rows = signature.rows or 1
+    zeros = {
+        one.name: np.full((rows, *(size or 0 for size in one.shape)), "" if one.dtype == object else 0, one.dtype)
+        for one in signature.inputs
+    }
+    return _types(_plan(settings._replace(batch_rows=rows), None).run(zeros), settings)
+
+
 def _run(blocks: Iterator[Block], settings: Settings) -> Iterator[tuple[Block, Arrays]]:
     skipped: list[Block] = []
     for block in blocks:
@@ -257,6 +286,31 @@ def read_table(path: Path) -> pyarrow.RecordBatchReader:
 
     file = pyarrow.parquet.ParquetFile(path)
     return pa.RecordBatchReader.from_batches(file.schema_arrow, file.iter_batches())
+
+
+def read_rows(path: Path, begin: int, end: int) -> pyarrow.RecordBatchReader:
+    """The rows from `begin` up to `end` of a Parquet file; of its row groups those alone are read that have some."""
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    file = pyarrow.parquet.ParquetFile(path)
+    groups, first, offset = [], 0, None
+    for group in range(file.num_row_groups):
+        count = file.metadata.row_group(group).num_rows
+        if first < end and begin < first + count:
+            groups.append(group)
+            offset = first if offset is None else offset
+        first += count
+
+    def batches() -> Iterator[pyarrow.RecordBatch]:
+        at = offset or 0
+        for batch in file.iter_batches(row_groups=groups) if groups else ():
+            cut = batch.slice(max(0, begin - at), max(0, min(end, at + batch.num_rows) - max(begin, at)))
+            at += batch.num_rows
+            if cut.num_rows:
+                yield cut
+
+    return pa.RecordBatchReader.from_batches(file.schema_arrow, batches())
 
 
 def stream(

@@ -37,6 +37,12 @@ def add(subparsers: Any) -> None:
     parser.add_argument("--batch-rows", type=positive, metavar="N", help="of a batch (default: as many as pay)")
     parser.add_argument("--workers", type=positive, metavar="N", help="batches beside each other (default: all CPUs)")
     parser.add_argument(
+        "--engine",
+        choices=("local", "ray", "dask", "spark"),
+        default="local",
+        help="what has the workers: this process, or the engine's cluster as its environment says (default: local)",
+    )
+    parser.add_argument(
         "--on-error",
         choices=("raise", "keep"),
         default="raise",
@@ -67,6 +73,7 @@ def main(options: argparse.Namespace) -> None:
         batch_rows=options.batch_rows,
         threads=options.workers,
         on_error=options.on_error,
+        engine=options.engine,
         tell=line.tell,
     )
     line.end()

@@ -1,0 +1,141 @@
+"""Dask: a model over the partitions of a frame or the blocks of an array (`pip install "jitonnx[dask]"`).
+
+    from jitonnx.batch.dask import predict
+
+    predict(dask.dataframe.read_parquet("rows/"), "model.onnx").to_parquet("predictions/")
+
+With a `distributed.Client` the model is sent once to each worker, by a plugin, and opened there before tasks come.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+import distributed
+import numpy as np
+
+from jitonnx.batch.tables import Columns
+from jitonnx.batch.workers import Prediction, prepared, worker_of
+from jitonnx.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    import dask.array
+    import dask.dataframe
+    import pandas
+
+_Task = TypeVar("_Task")
+_Result = TypeVar("_Result")
+
+_sent: dict[str, Prediction] = {}
+"""Predictions that plugins have brought to this process, by digest."""
+
+
+class ModelPlugin(distributed.WorkerPlugin):  # type: ignore[misc]
+    """A plugin of distributed's workers, which opens a model in each of them, those that join later, too."""
+
+    idempotent = True
+
+    def __init__(self, prediction: Prediction) -> None:
+        self.prediction = prediction
+        self.name = f"jitonnx-{prediction.digest}"
+
+    def setup(self, worker: distributed.Worker) -> None:
+        """Open the model; what cannot be opened is an error of the tasks that use it."""
+        _sent[self.prediction.digest] = self.prediction
+        worker_of(self.prediction)
+
+
+def predict(
+    frame: dask.dataframe.DataFrame,
+    model: str | os.PathLike[str] | bytes,
+    *,
+    columns: Columns | None = None,
+    outputs: Sequence[str] | Mapping[str, str] | None = None,
+    batch_rows: int | None = None,
+    on_error: str = "raise",
+) -> dask.dataframe.DataFrame:
+    """The frame with columns for the model's outputs, lazily as Dask's frames are; each task runs on its one thread.
+
+    The arguments are those of `jitonnx.batch.predict`. InvalidArgument where the columns of outputs depend on the data.
+    """
+    prediction = prepared(model, columns=columns, outputs=outputs, batch_rows=batch_rows, on_error=on_error)
+    meta = _partition(frame._meta, prediction)
+    return frame.map_partitions(_partition, _where(prediction), meta=meta)
+
+
+def predict_array(
+    array: dask.array.Array, model: str | os.PathLike[str] | bytes, *, output: str | None = None
+) -> dask.array.Array:
+    """An output [rows, ...] of a model of one input, for an array [rows, ...] in blocks of whole rows.
+
+    output: its name; the first by default. InvalidArgument for models of several inputs, arrays that are cut along
+    other axes, and outputs whose shape depends on the data.
+    """
+    prediction = prepared(model, outputs=None if output is None else [output])
+    session = worker_of(prediction).session
+    if len(session.get_inputs()) != 1:
+        raise InvalidArgument("an array is for a model of one input; frames have columns for several")
+    if any(len(chunks) != 1 for chunks in array.chunks[1:]):
+        raise InvalidArgument("blocks are to hold whole rows: rechunk the array along its other axes")
+    name = output or session.get_outputs()[0].name
+    zeros = np.zeros((1, *array.shape[1:]), array.dtype)
+    (example,) = session.run([name], {session.get_inputs()[0].name: zeros})
+    return array.map_blocks(
+        _block,
+        _where(prediction),
+        name,
+        chunks=(array.chunks[0], *((size,) for size in example.shape[1:])),
+        drop_axis=list(range(1, array.ndim)),
+        new_axis=list(range(1, example.ndim)) or None,
+        dtype=example.dtype,
+        meta=example[:0],
+    )
+
+
+def _block(array: np.ndarray, where: Prediction | str, name: str) -> np.ndarray:
+    session = worker_of(_found(where)).session
+    (made,) = session.run([name], {session.get_inputs()[0].name: array})
+    return np.asarray(made)
+
+
+def _partition(frame: pandas.DataFrame, where: Prediction | str) -> pandas.DataFrame:
+    import pyarrow as pa
+
+    worker = worker_of(_found(where))
+    rows = pa.Table.from_pandas(frame)
+    return worker.table(rows, "a partition of the frame").to_pandas()
+
+
+def _where(prediction: Prediction) -> Prediction | str:
+    """What tasks find the prediction by: it itself, or its digest where a plugin has brought it to the workers."""
+    client = _client()
+    if client is None:
+        return prediction
+    client.register_plugin(ModelPlugin(prediction))
+    return prediction.digest
+
+
+def _client() -> distributed.Client | None:
+    """The client that computes by default; None where threads of this process do."""
+    try:
+        return distributed.default_client()
+    except ValueError:
+        return None
+
+
+def _found(where: Prediction | str) -> Prediction:
+    if isinstance(where, Prediction):
+        return where
+    if where not in _sent:
+        raise InvalidArgument("the model was not sent to this worker: predict again with the client that runs this")
+    return _sent[where]
+
+
+def each(function: Callable[[_Task], _Result], tasks: Iterable[_Task], workers: int | None = None) -> Iterator[_Result]:
+    """What the function gives for each task, by Dask's workers, in the order in which they end. A task whose worker
+    dies is begun again elsewhere. workers: of a cluster of this machine, where there is no other."""
+    client = _client() or distributed.Client(**({"n_workers": workers, "threads_per_worker": 1} if workers else {}))
+    for future in distributed.as_completed(client.map(function, list(tasks), pure=False)):
+        yield future.result()

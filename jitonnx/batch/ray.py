@@ -1,0 +1,81 @@
+"""Ray Data: a model over a dataset, by actors that open it once (`pip install "jitonnx[ray]"`).
+
+from jitonnx.batch.ray import predict
+
+predict(ray.data.read_parquet("rows/"), "model.onnx").write_parquet("predictions/")
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import ray
+
+from jitonnx.batch.prediction import BLOCK_ROWS
+from jitonnx.batch.tables import Columns
+from jitonnx.batch.workers import Prediction, prepared, worker_of
+
+if TYPE_CHECKING:
+    import pyarrow
+
+_Task = TypeVar("_Task")
+_Result = TypeVar("_Result")
+
+
+class Predictor:
+    """A callable class for `Dataset.map_batches(Predictor, fn_constructor_args=(prediction,), batch_format="pyarrow")`.
+
+    prediction: what `jitonnx.batch.workers.prepared` gives. It runs as many batches beside each other as the actor has
+    CPUs.
+    """
+
+    def __init__(self, prediction: Prediction) -> None:
+        cpus = ray.get_runtime_context().get_assigned_resources().get("CPU", 1)
+        self._worker = worker_of(prediction, max(1, int(cpus)))
+
+    def __call__(self, rows: pyarrow.Table) -> pyarrow.Table:
+        """The rows with columns for outputs."""
+        return self._worker.table(rows, "a block of the dataset")
+
+
+def predict(
+    dataset: ray.data.Dataset,
+    model: str | os.PathLike[str] | bytes,
+    *,
+    columns: Columns | None = None,
+    outputs: Sequence[str] | Mapping[str, str] | None = None,
+    batch_rows: int | None = None,
+    on_error: str = "raise",
+    **map_batches: Any,
+) -> ray.data.Dataset:
+    """The dataset with columns for the model's outputs, lazily as Ray's datasets are.
+
+    model, columns, outputs, batch_rows, on_error: as for `jitonnx.batch.predict`. map_batches: of
+    `Dataset.map_batches`, as `concurrency` (actors, by default from one up to the cluster's CPUs) and `num_cpus` (of an
+    actor, 1).
+    """
+    prediction = prepared(model, columns=columns, outputs=outputs, batch_rows=batch_rows, on_error=on_error)
+    given: dict[str, Any] = {"batch_size": BLOCK_ROWS, "num_cpus": 1, "zero_copy_batch": True}
+    given["concurrency"] = (1, max(1, int(ray.cluster_resources().get("CPU", 1))))
+    return dataset.map_batches(
+        Predictor, fn_constructor_args=(prediction,), batch_format="pyarrow", **{**given, **map_batches}
+    )
+
+
+def each(function: Callable[[_Task], _Result], tasks: Iterable[_Task], workers: int | None = None) -> Iterator[_Result]:
+    """What the function gives for each task, by Ray's workers, in the order in which they end. A task whose worker dies
+    is begun again elsewhere."""
+    if not ray.is_initialized():
+        ray.init(log_to_driver=False)
+    remote = ray.remote(num_cpus=1, max_retries=3)(function)
+    waiting = list(tasks)
+    most = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
+    running = [remote.remote(task) for task in waiting[:most]]
+    del waiting[:most]
+    while running:
+        (ended,), running = ray.wait(running, num_returns=1)
+        if waiting:
+            running.append(remote.remote(waiting.pop(0)))
+        yield ray.get(ended)

@@ -1,0 +1,180 @@
+"""A model for processes that an engine starts (Ray, Dask, Spark): compiled once, opened once in each of them.
+
+What travels is a `Prediction`: the ONNX file, and beside it the compiled model, where the sizes of a row are known. A
+machine keeps the compiled model in its kernel cache, where all of its processes map one file, weights included. On a
+machine with another CPU it is of no use, and the ONNX file is compiled there, into that machine's cache.
+
+Engines send pickles, so whoever starts workers is trusted by them as a writer of programs (SECURITY.md).
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from jitonnx.api.options import SessionOptions
+from jitonnx.api.session import InferenceSession, load
+from jitonnx.batch.prediction import SIZES, open_settings, output_types, settled, stream
+from jitonnx.batch.signature import signature_of
+from jitonnx.batch.tables import Columns, map_columns
+from jitonnx.errors import Error, Fail, InvalidArgument
+from jitonnx.model.load import load as read_model
+from jitonnx.support.kernel_cache import KernelCache, default_directory
+
+if TYPE_CHECKING:
+    import pyarrow
+
+MOST_ROWS = SIZES[-1]
+"""Of a batch that the compiled model takes."""
+
+
+class Prediction(NamedTuple):
+    """What is to be predicted, as it is sent to workers. The arguments of `jitonnx.batch.predict`, and
+
+    model: the ONNX file's content; its path, where it has data in other files, which every worker has to see.
+    compiled: an artifact of it for any batch, b"" where sizes of a row are open.
+    digest: of all of it; what workers know it by.
+    """
+
+    model: bytes | str
+    compiled: bytes
+    columns: Columns | None
+    outputs: Sequence[str] | Mapping[str, str] | None
+    batch_rows: int | None
+    on_error: str
+    digest: str
+
+
+def prepared(
+    model: str | os.PathLike[str] | bytes,
+    *,
+    columns: Columns | None = None,
+    outputs: Sequence[str] | Mapping[str, str] | None = None,
+    batch_rows: int | None = None,
+    on_error: str = "raise",
+) -> Prediction:
+    """The model, compiled, to be sent to workers. The arguments are those of `jitonnx.batch.predict`.
+
+    InvalidArgument for arguments that do not fit the model.
+    """
+    if isinstance(model, InferenceSession):
+        raise InvalidArgument("a session cannot be sent to workers: give the model's path or its bytes")
+    content: bytes | str = model if isinstance(model, bytes) else os.path.abspath(os.fspath(model))
+    session = InferenceSession(content, _one_thread())
+    open_settings(session, outputs, batch_rows, None, on_error)
+    if isinstance(content, str) and not _has_other_files(content):
+        content = Path(content).read_bytes()
+    compiled = _compiled(session, batch_rows)
+    digest = hashlib.sha256(repr((columns, outputs, batch_rows, on_error)).encode())
+    for part in (content if isinstance(content, bytes) else content.encode(), compiled):
+        digest.update(hashlib.sha256(part).digest())
+    return Prediction(content, compiled, columns, outputs, batch_rows, on_error, digest.hexdigest())
+
+
+def _one_thread() -> SessionOptions:
+    options = SessionOptions()
+    options.intra_op_num_threads = 1  # batches run beside each other
+    return options
+
+
+def _has_other_files(path: str) -> bool:
+    """Whether a model needs more than its own file."""
+    return bool(read_model(path).external)
+
+
+def _compiled(session: InferenceSession, batch_rows: int | None) -> bytes:
+    signature = signature_of(session)
+    if any(None in one.shape for one in signature.inputs):
+        return b""
+    rows: Any = signature.rows or (1, max(MOST_ROWS, batch_rows or 1))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.jitonnx"
+        shapes: dict[str, Any] = {one.name: (rows, *one.shape) for one in signature.inputs}
+        try:
+            session.save(path, shapes)
+        except Error:  # models that are planned for a run's sizes alone: workers compile, or find it in their cache
+            return b""
+        return path.read_bytes()
+
+
+class Worker:
+    """A prediction in the process that makes it. Threads of that process may share it.
+
+    threads: batches that are run beside each other for one table.
+    """
+
+    def __init__(self, prediction: Prediction, threads: int) -> None:
+        self._prediction = prediction
+        self.session = _opened(prediction)
+        given = prediction.outputs, prediction.batch_rows, threads, prediction.on_error
+        self.settings = open_settings(self.session, *given)
+        self._lock = threading.Lock()
+
+    def table(self, rows: pyarrow.Table, origin: str = "the data", schema: pyarrow.Schema | None = None) -> Any:
+        """The rows with columns for outputs, a `pyarrow.Table`. schema: what it is to have, where that is known.
+
+        origin: what rows are called in errors. RowError, if they are not kept, names the first row that does not fit.
+        """
+        reader = rows.combine_chunks().to_reader()
+        with self._lock:  # what pays is measured once
+            self.settings = settled(self.settings, rows, self._prediction.columns)
+        made = stream(reader, origin, self._prediction.columns, self.settings).read_all()
+        return made if schema is None or made.schema == schema else made.cast(schema)
+
+    @property
+    def knows_types(self) -> bool:
+        """Whether the types of outputs' columns are known before there are rows."""
+        return all(None not in one.shape for one in self.settings.signature.inputs)
+
+    @functools.cached_property
+    def types(self) -> dict[str, pyarrow.DataType]:
+        """The types of outputs' columns, by name. InvalidArgument where only rows tell."""
+        return output_types(self.settings)
+
+    def schema(self, given: pyarrow.Schema) -> pyarrow.Schema:
+        """What `table` has for rows of that schema. InvalidArgument where only rows tell."""
+        import pyarrow as pa
+
+        map_columns(self.settings.signature, given, self._prediction.columns)
+        return pa.schema([*given, *(pa.field(name, kind) for name, kind in self.types.items())], given.metadata)
+
+
+def _opened(prediction: Prediction) -> InferenceSession:
+    options = _one_thread()
+    if prediction.compiled:
+        key = hashlib.sha256(prediction.compiled).hexdigest()
+        cache, place = KernelCache(default_directory()), f"sent to workers {key}"
+        try:
+            if cache.model(place, key) is None:
+                cache.keep_model(place, key, lambda path: _write(path, prediction.compiled))
+            return load(cache.model(place, key) or prediction.compiled, options)
+        except (Fail, OSError):  # it is for another CPU, or the disk is full
+            pass
+    return InferenceSession(prediction.model, options)
+
+
+def _write(target: Path, content: bytes) -> int:
+    from jitonnx.support.atomic_files import replacing
+
+    with replacing(target) as file:
+        file.write(content)
+    return len(content)
+
+
+_workers: dict[tuple[str, int], Worker] = {}
+_opening = threading.Lock()
+
+
+def worker_of(prediction: Prediction, threads: int = 1) -> Worker:
+    """The worker of this process for a prediction: one, however often it is asked for."""
+    key = prediction.digest, threads
+    with _opening:
+        if key not in _workers:
+            _workers[key] = Worker(prediction, threads)
+        return _workers[key]
