@@ -365,6 +365,10 @@ class Writer:
         """All steps of a body."""
         for step, context in schedule.placed():
             step.write(self, scope, context)
+        if schedule.assumed_at_last:
+            section = self.section()
+            self.equal(section, scope, schedule.assumed_at_last)
+            self.add(MoveInstruction((), self.following), section)
 
     def choice(self, node: Node, bodies: Sequence[Schedule], scope: VariableScope, context: StepContext) -> None:
         """An If, whose branches are links of the same chain."""

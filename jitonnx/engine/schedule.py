@@ -34,6 +34,7 @@ from jitonnx.engine.programs import PROGRAMS_KEPT, CompiledParametricProgram, Ru
 from jitonnx.engine.schedule_plan import STRINGS, UNBOUNDED, Counted, HostNode, LoopNode, SchedulePlan, Segment
 from jitonnx.engine.timing import Times
 from jitonnx.ir import dims
+from jitonnx.ir.assumptions import Pair
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Binding, Graph, Node, Value
@@ -305,7 +306,7 @@ class Schedule:
             ]
             for step in steps
         ]
-        self._assumed = self._assumptions(graph, bound)
+        *self._assumed, self._assumed_at_last = self._assumptions(graph, bound)
 
     def explained(self) -> str:
         """Why a run is no single native call: nodes that the host evaluates or that tell sizes, outputs of strings."""
@@ -430,6 +431,8 @@ class Schedule:
             for value in self._last[number]:
                 values.pop(value, None)
             number += 1
+        if self._assumed_at_last is not None:
+            self._assumed_at_last(bound)
 
     def _known_chains(self) -> Mapping[int, BytecodeSteps]:
         """The chains, by the number of the step that each begins with; none before the second run: a start is quick."""
@@ -443,7 +446,7 @@ class Schedule:
             if self._chains is None:
                 chains = bytecode_of(list(self.placed()), self.told, self._frames, self._threads)
                 first = chains.get(0)
-                if first is not None and first.count == len(self.steps):
+                if first is not None and first.count == len(self.steps) and not self.assumed_at_last:
                     whole = WholeRun(first, self.inputs, self.outputs)
                     self._whole = whole if whole.possible else None
                 self._chains = chains
@@ -453,6 +456,11 @@ class Schedule:
     def bound_inputs(self) -> Mapping[Value, Sequence[tuple[str, Binding]]]:
         """What is given that tells variables of the graph's own, with these."""
         return {given.value: given.bindings for given in self._given}
+
+    @property
+    def assumed_at_last(self) -> Sequence[Pair]:
+        """Sizes that have to be equal behind the last step."""
+        return self._assumed_at_last.pairs if self._assumed_at_last is not None else ()
 
     def placed(self) -> Iterator[tuple[Step, StepContext]]:
         """The steps, each with what is done before and behind it."""
@@ -473,7 +481,8 @@ class Schedule:
     def _assumptions(self, graph: Graph, bound: Mapping[Value, Sequence[tuple[str, Binding]]]) -> list[_Assumed | None]:
         """What was assumed of sizes, looked at before the first step by which all of them are known.
 
-        An assumption about a variable that nothing binds is about values that rewrites have taken out.
+        At last what the last step tells, of which rewrites may have made use: a Slice that keeps all of it is gone. An
+        assumption about a variable that nothing binds is about values that rewrites have taken out.
         """
         shapes = [value.type.shape for value in graph.inputs if isinstance(value.type, TensorType)]
         when = dict.fromkeys({name for shape in shapes for dim in shape or () for name in dims.variables(dim)}, 0)
@@ -486,7 +495,7 @@ class Schedule:
             names = dims.variables(a) | dims.variables(b)
             if names <= when.keys():
                 pairs[max((when[name] for name in names), default=0)].append((a, b))
-        return [_Assumed(some) if some else None for some in pairs[:-1]]
+        return [_Assumed(some) if some else None for some in pairs]
 
 
 class _Assumed:

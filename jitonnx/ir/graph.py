@@ -360,11 +360,18 @@ class Graph:
                 value.type, value.contents, value.measured = type, known, False
             self._bind(node)
         followed = self._restore(bindings)
+        renamed = {
+            name: value.type.shape[place]
+            for name, (value, place, element) in bindings.items()
+            if name not in self.bindings and not element and value.type.shape is not None and self._holds(value)
+        }
         for a, b in assumptions:
             # The node that assumed it may be gone because of it: an Expand to a size that was taken to be the input's.
             named = bindings.keys() & (variables(a) | variables(b))
-            if named and named <= self.bindings.keys() | followed.keys():
-                self.assumptions.note(a, b, assumptions.demanded_by((a, b)))
+            if named and named <= self.bindings.keys() | followed.keys() | renamed.keys():
+                left, right = substitute(a, renamed), substitute(b, renamed)
+                if left != right:
+                    self.assumptions.note(left, right, assumptions.demanded_by((a, b)))
         if followed:
             self._put_in(followed)
             noted, self.assumptions = self.assumptions, self.assumptions.apart()

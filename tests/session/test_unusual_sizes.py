@@ -244,3 +244,31 @@ def test_what_a_run_tells_is_assumed_to_be_what_contradicts(told: str, nodes: st
     constants = {name: np.array(number, np.int64) for name, number in numbers.items()}
     sizes = (1, 1) if "Expand" in nodes else (17, 1, 17)
     check(parsed(text, row=ramp(17), **constants), [{"x": ramp(n)} for n in sizes])
+
+
+@pytest.mark.parametrize("sizes", [(4, 0, 4, 1, 7, 4), (1, 4, 2, 8, 8)])
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        "v = NonZero(x) y = Slice(v, three, end, last) z = Neg(v)",  # it gets the name of the output
+        "v = NonZero(x) w = NonZero(x) y = Slice(w, three, end, last) z = Neg(v)",
+        "c = Cast<to=9>(x) y = Compress<axis=0>(x, c) s = Slice(y, three, end, last) z = Expand(s, one)",
+    ],
+)
+def test_a_slice_that_keeps_all_of_what_a_run_tells(nodes: str, sizes: tuple[int, ...]) -> None:
+    """Where fewer than 3 elements were told the slice is left out: what it rested on is looked at all the same."""
+    numbers = {"three": [-3], "end": [LARGEST], "last": [-1], "one": [1]}
+    constants = {name: np.array(number, np.int64) for name, number in numbers.items()}
+    outputs = "int64[a] y, int64[b] z" if "Compress" in nodes else "int64[a,b] y, int64[c,d] z"
+    source = parsed(f"(int64[k] x) => ({outputs}) {{ {nodes} }}", **constants)
+    check(source, [{"x": ramp(n, dtype="i8")} for n in sizes])
+
+
+def test_a_slice_in_a_branch_that_keeps_all_of_what_a_run_tells() -> None:
+    told = "c = Cast<to=9>(x) v = Compress<axis=0>(x, c) o = Slice(v, three, end, last)"
+    branches = f"then_branch=a() => (int64[p] o) {{ {told} }}, else_branch=b() => (int64[q] o) {{ o = Neg(x) }}"
+    numbers = {"three": [-3], "end": [LARGEST], "last": [-1]}
+    constants = {name: np.array(number, np.int64) for name, number in numbers.items()}
+    source = parsed(f"(int64[k] x, bool t) => (int64[n] y) {{ y = If<{branches}>(t) }}", **constants)
+    sizes = (4, 0, 4, 4, 1, 7, 2, 2, 8)
+    check(source, [{"x": ramp(n, dtype="i8"), "t": np.array(t)} for n in sizes for t in (True, False)])
