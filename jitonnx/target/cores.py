@@ -30,8 +30,8 @@ class Core(NamedTuple):
 
 ZEN_4 = Core(fmas=1, loads=1, l3_bytes=20.0, memory_bytes=8.5, bfloat16_rate=2.0)
 """512-bit operations in two halves; measured: 3.7 GHz, 75 GB/s and 32 GB/s, vdpbf16ps 1.96."""
-ZEN_5 = Core(fmas=2, loads=2, l3_bytes=10.0, memory_bytes=4.3, bfloat16_rate=2.0)
-"""Caches are taken to be as Zen 4's, with units of full width; measured: vdpbf16ps 1.97."""
+ZEN_5 = Core(fmas=2, loads=2, l3_bytes=14.4, memory_bytes=5.5, bfloat16_rate=2.0)
+"""Measured beside other work (`calibration`, a server's, 270 GFLOP/s): 120 GB/s, 35 to 60 GB/s, vdpbf16ps 1.97."""
 INTEL_SERVER = Core(fmas=2, loads=2, l3_bytes=4.4, memory_bytes=2.3, bfloat16_rate=0.5)
 """Intel's servers from Skylake-SP on; measured on a Granite Rapids: 3.4 GHz, 30 GB/s and 15 GB/s, vdpbf16ps 0.52.
 Vectors of 32 bytes meet the same caches at as many FMAs a cycle: measured there by code for Haswell, not on older
