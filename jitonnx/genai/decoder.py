@@ -83,6 +83,11 @@ class Decoder:
             )
         return told
 
+    @property
+    def mask_type(self) -> np.dtype[Any]:
+        """The type of the attention mask's elements, also where the model does without."""
+        return self.numpy(self.mask) if self.mask else np.dtype(np.int64)
+
     def numpy(self, name: str) -> np.dtype[Any]:
         """The type of an input's or output's elements in NumPy."""
         return self.types[name].numpy
@@ -334,7 +339,7 @@ class Steps:
         begin, end = self.width, self.width + steps
         if end > self._mask.shape[1]:
             columns = min(max(end, 2 * self._mask.shape[1], _LEAST_COLUMNS), max(end, self._limit))
-            larger = np.ones((self.batch, columns), self.decoder.numpy(self.decoder.mask))
+            larger = np.ones((self.batch, columns), self.decoder.mask_type)
             larger[:, :begin] = self._mask[:, :begin]
             self._mask = larger
         self._mask[:, begin:end] = 1 if counts is None else np.arange(steps) < counts[:, None]
