@@ -18,6 +18,7 @@ import numpy as np
 from jitonnx.api.values import OrtValue
 from jitonnx.errors import InvalidArgument
 from jitonnx.genai.config import Config
+from jitonnx.genai.optimum import CROSS
 from jitonnx.ir.dtypes import DType
 
 LEAST_ROWS = 128
@@ -103,6 +104,8 @@ def _present(config: Config, name: str, outputs: set[str]) -> tuple[str, int] | 
                     f"its outputs are {', '.join(sorted(outputs))}"
                 )
             return made, int(match[1]) if match.groups() else 0
+    if CROSS in name:  # of an encoder's output: it does not grow
+        return None
     for past, present in _RENAMED:
         if past in name and (made := name.replace(past, present)) in outputs and made != name:
             number = re.search(r"\d+", name)

@@ -9,6 +9,7 @@ from typing import Any
 
 from jitonnx import errors
 from jitonnx.errors import InvalidArgument, NoSuchFile
+from jitonnx.genai import optimum
 
 FILE = "genai_config.json"
 
@@ -23,14 +24,19 @@ class Config:
         """Where the model and its tokenizer lie."""
         self.model_data: dict[str, bytes] = {}
         """Models in memory, by the names of the files that they stand for."""
+        self.source = FILE
+        """That it is read from, below the folder. (Not in onnxruntime-genai.)"""
         place = os.path.join(self.folder, FILE)
-        if not os.path.isfile(place):
+        is_optimums = not os.path.isfile(place) and optimum.is_folder(self.folder)
+        if is_optimums:
+            self.source = optimum.FILE
+        elif not os.path.isfile(place):
             what = "has no" if os.path.isdir(self.folder) else "is not a folder with a"
             raise NoSuchFile(
                 f"{self.folder} {what} {FILE}: a folder that onnxruntime-genai's model builder writes is needed, with "
-                f"{FILE}, model.onnx and tokenizer.json"
+                f"{FILE}, model.onnx and tokenizer.json, or one that optimum writes, with {optimum.FILE}"
             )
-        self.values: dict[str, Any] = read_object(place)
+        self.values: dict[str, Any] = optimum.configuration(self.folder) if is_optimums else read_object(place)
         """All that the file says, overlays merged into it."""
 
     @classmethod
@@ -100,7 +106,7 @@ class Config:
 
     def name(self, *path: str) -> str:
         """What errors call a value: the names that lead to it, and the file."""
-        return f"{'.'.join(path)} in {os.path.join(self.folder, FILE)}"
+        return f"{'.'.join(path)} in {os.path.join(self.folder, self.source)}"
 
     # ------------------------------------------------------------ models in memory
 

@@ -15,6 +15,7 @@ from jitonnx.errors import InvalidArgument
 from jitonnx.genai.caches import Caches, Slot, slots_of
 from jitonnx.genai.config import Config
 from jitonnx.genai.last_logits import INDICES
+from jitonnx.genai.optimum import BRANCH
 from jitonnx.ir.dtypes import DType
 
 _TEXTS = {f"tensor({dtype.text})": dtype for dtype in DType}
@@ -42,7 +43,9 @@ class Decoder:
         self.slots: list[Slot] = slots_of(config, list(inputs.values()), list(outputs.values()), batch)
         pasts = {slot.past for slot in self.slots}
         known = {self.ids, self.indices, self.mask, self.positions, past_length, total_length} | pasts
-        self.extras = [name for name in inputs if name not in known]
+        self.branch = BRANCH if BRANCH in inputs else ""
+        """The input that says whether there are caches, which is always so."""
+        self.extras = [name for name in inputs if name not in known and name != BRANCH]
         """Inputs that a program has to set."""
         self.counters = [(name, total) for name, total in ((past_length, False), (total_length, True)) if name]
         """Inputs of one number, and whether it is that of all tokens, or of those before."""
@@ -79,6 +82,11 @@ class Decoder:
                 f"either ({sizes}): set it to the number of logits a token"
             )
         return told
+
+    @property
+    def mask_type(self) -> np.dtype[Any]:
+        """The type of the attention mask's elements, also where the model does without."""
+        return self.numpy(self.mask) if self.mask else np.dtype(np.int64)
 
     def numpy(self, name: str) -> np.dtype[Any]:
         """The type of an input's or output's elements in NumPy."""
@@ -121,6 +129,8 @@ class Bound:
         self._counters = [(self._counter(name), is_total) for name, is_total in decoder.counters]
         self._outputs: list[str] = []
         self.has_run = False
+        if decoder.branch:
+            self.binding.bind_cpu_input(decoder.branch, np.ones(1, bool))
 
     def bind_caches(
         self, slots: Sequence[Slot], pasts: Mapping[str, OrtValue], presents: Mapping[str, OrtValue]
@@ -329,7 +339,7 @@ class Steps:
         begin, end = self.width, self.width + steps
         if end > self._mask.shape[1]:
             columns = min(max(end, 2 * self._mask.shape[1], _LEAST_COLUMNS), max(end, self._limit))
-            larger = np.ones((self.batch, columns), self.decoder.numpy(self.decoder.mask))
+            larger = np.ones((self.batch, columns), self.decoder.mask_type)
             larger[:, :begin] = self._mask[:, :begin]
             self._mask = larger
         self._mask[:, begin:end] = 1 if counts is None else np.arange(steps) < counts[:, None]

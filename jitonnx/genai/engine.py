@@ -59,11 +59,8 @@ class _Turn:
         if options.stop_strings:
             self.stops, self.stream = Stops(options.stop_strings), request.engine.tokenizer.create_stream()
         self.guide = Guide(request.engine.model, *options.guidance) if options.guidance else None
-
-    @property
-    def is_plain(self) -> bool:
+        self.is_plain = not (self.search.is_sampling or self.search.changes_logits or self.guide is not None)
         """Whether each token is that of the greatest logit."""
-        return not self.search.is_sampling and not self.search.changes_logits and self.guide is None
 
     @property
     def usage(self) -> TurnUsage:

@@ -156,6 +156,5 @@ class Lanes:
 
     def _masked(self, lengths: np.ndarray) -> np.ndarray:
         """The attention mask [lanes, longest]: ones where tokens are."""
-        dtype = self.decoder.numpy(self.decoder.mask) if self.decoder.mask else np.dtype(np.int64)
-        mask: np.ndarray = (np.arange(lengths.max()) < lengths[:, None]).astype(dtype)
+        mask: np.ndarray = (np.arange(lengths.max()) < lengths[:, None]).astype(self.decoder.mask_type)
         return mask

@@ -205,6 +205,8 @@ class LanguageModel:
         if max_new_tokens is not None and max_new_tokens < 1:
             raise InvalidArgument(f"max_new_tokens is {max_new_tokens}: 1 or more is needed")
         params = GeneratorParams(self.model)
+        if self.model.encoder is not None:  # texts begin with one token
+            count = 1
         most = context if max_new_tokens is None else min(context, count + max_new_tokens)
         params.set_search_options(max_length=most, batch_size=1)
         return params
@@ -215,9 +217,16 @@ class LanguageModel:
         begin = time.perf_counter()
         with self._lock:
             generator, self._kept = self._kept, None
-        if generator is None or not generator.is_alike(params):
+        encoder = self.model.encoder
+        if generator is None or encoder is not None or not generator.is_alike(params):
             generator = Generator(self.model, params)
-        usage.kept_tokens = generator.restart(params, tokens)
+        if encoder is None:
+            usage.kept_tokens = generator.restart(params, tokens)
+        else:
+            self.model.check_tokens(tokens)
+            for name, value in encoder.read(tokens).items():
+                generator.set_model_input(name, value)
+            generator.append_tokens(np.array([encoder.start], np.int32))
         usage.prompt_seconds = time.perf_counter() - begin
         stream, ends = self.tokenizer.create_stream(), set(self.model.ends)
         try:

@@ -13,8 +13,10 @@ from jitonnx.api.enumerations import GraphOptimizationLevel
 from jitonnx.api.options import SessionOptions
 from jitonnx.api.session import InferenceSession
 from jitonnx.errors import InvalidArgument, NoSuchFile
+from jitonnx.genai import optimum
 from jitonnx.genai.config import Config
 from jitonnx.genai.decoder import Decoder
+from jitonnx.genai.encoder import Encoder
 from jitonnx.genai.last_logits import LARGEST_BYTES, with_last_logits
 
 _NUMBERS = ("intra_op_num_threads", "inter_op_num_threads", "log_severity_level", "log_verbosity_level")
@@ -35,6 +37,8 @@ class Model:
         NotImplemented for models of several parts (images, speech, encoders and decoders)."""
         self.config = config = source if isinstance(source, Config) else Config(source)
         for part in _PARTS:
+            if part == "encoder" and config.source == optimum.FILE:
+                continue
             if config.get("model", part, "filename"):
                 raise errors.NotImplemented(
                     f"{config.folder} has model.{part} beside the decoder: models of images, speech or with an encoder "
@@ -50,7 +54,11 @@ class Model:
             raise InvalidArgument(
                 f"{config.name('model', 'context_length')} is {self.context_length}: it is the most tokens there can be"
             )
-        self.decoder = Decoder(config, self._session(last_logits))
+        self.decoder = Decoder(config, self._session("decoder", "filename", last_logits=last_logits))
+        self.encoder: Encoder | None = None
+        """What reads the prompt, in models that have one. (Not in onnxruntime-genai.)"""
+        if config.get("model", "encoder", "filename"):
+            self.encoder = Encoder(config, self.decoder, self._session)
         self.guided_tokens: Any = None
         """The tokenizer as `Guide` has it, once there is one. (Not in onnxruntime-genai.)"""
         self.ends = config.tokens("model", "eos_token_id")
@@ -89,16 +97,17 @@ class Model:
         """NotImplemented, always."""
         raise errors.NotImplemented("models of speech are not supported: use Tokenizer for text")
 
-    def _session(self, last_logits: bool) -> InferenceSession:
-        config = self.config
-        name = config.text("model", "decoder", "filename")
+    def _session(self, part: str, key: str, *, last_logits: bool = False) -> InferenceSession:
+        """A session of a file that the configuration names in a section."""
+        config, named = self.config, ("model", part, key)
+        name = config.text(*named)
         if not name:
-            raise InvalidArgument(f"{config.name('model', 'decoder', 'filename')} is not there: it names the model")
+            raise InvalidArgument(f"{config.name(*named)} is not there: it names the model")
         given: str | bytes | None = config.model_data.get(name)
-        path = config.file("model", "decoder", "filename")
+        path = config.file(*named)
         if given is None:
             if not os.path.isfile(path):
-                raise NoSuchFile(f"{path} does not exist, which {config.name('model', 'decoder', 'filename')} names")
+                raise NoSuchFile(f"{path} does not exist, which {config.name(*named)} names")
             given = path
         if last_logits:
             given = self._rewritten(given)

@@ -11,7 +11,7 @@ from onnx import ModelProto
 
 import jitonnx.genai as ours
 from jitonnx.errors import InvalidArgument
-from tests.genai.folders import SHAPE, write_folder
+from tests.genai.folders import SHAPE, with_state, write_folder, write_windowed_folder
 
 EVENT = ("request", "turn_id", "flags", "token", "finish_reason", "matched_stop_string_index", "error_code")
 USAGE = ("prompt_tokens", "generated_tokens", "cached_prompt_tokens")
@@ -95,6 +95,28 @@ def test_requests_that_join_and_leave_get_what_they_get_alone(model: ours.Model)
         assert end.finish_reason == ours.FinishReason.MAX_GENERATED_TOKENS
         assert (end.usage.prompt_tokens, end.usage.generated_tokens) == (len(tokens), count)
     assert told.engine.load == (0, 0)
+
+
+@pytest.mark.parametrize("kind", ["window", "state"])
+def test_windows_and_states(language_model: ModelProto, tmp_path: Path, kind: str) -> None:
+    """What cannot be padded or rewound is read by itself, moves with its sequence, and begins anew."""
+    if kind == "window":
+        folder = write_windowed_folder(tmp_path / kind, language_model)
+    else:
+        folder = write_folder(tmp_path / kind, with_state(language_model))
+    model = ours.Model(str(folder))
+    told = Told(ours.Engine(model, max_batch_size=3))
+    sizes = [(5, 30), (40, 3), (1, 20), (150, 6), (150, 9)]
+    same = prompt(150)
+    given = [(same if length == 150 else prompt(length), count) for length, count in sizes]
+    requests = []
+    for number, (tokens, count) in enumerate(given):
+        requests.append(asked(told.engine, tokens, count))
+        for _ in range(number):
+            told.step()
+    told.finish()
+    for request, (tokens, count) in zip(requests, given, strict=True):
+        assert told.tokens(request) == alone(model, tokens, count)
 
 
 def test_short_prompts_are_read_together(model: ours.Model, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from onnx import ModelProto, helper, numpy_helper
 import jitonnx
 import jitonnx.genai as ours
 from jitonnx.genai.last_logits import with_last_logits
-from tests.genai.folders import SHAPE, write_folder
+from tests.genai.folders import SHAPE, WINDOW, write_folder, write_windowed_folder
 
 PROMPT = np.random.default_rng(1).integers(4, SHAPE.vocabulary, 23).astype(np.int32)
 ROWS = np.full((3, 9), 3, np.int32)  # 3 pads
@@ -448,33 +448,9 @@ def test_a_model_that_is_none_is_the_sessions_matter(tmp_path: Path, model_folde
             ours.Model(str(tmp_path), last_logits=last)
 
 
-WINDOW = 16
-
-
-def windowed(model: ModelProto) -> ModelProto:
-    """The first layer's attention looks back over a window, in a cache of little more rows."""
-    made = ModelProto()
-    made.CopyFrom(model)
-    node = next(node for node in made.graph.node if node.op_type == "GroupQueryAttention")
-    node.attribute.extend([helper.make_attribute("local_window_size", WINDOW)])
-    cached = ModelProto()
-    cached.CopyFrom(made)
-    node = next(node for node in cached.graph.node if node.op_type == "GroupQueryAttention")
-    node.attribute.append(helper.make_attribute("sliding_window_cache", 1))
-    for side in (cached.graph.input, cached.graph.output):
-        for entry in side:
-            if ".0." in entry.name:
-                entry.type.tensor_type.shape.dim[2].dim_param = "window_rows"
-    return cached
-
-
 def test_windows(language_model: ModelProto, tmp_path: Path) -> None:
     """Caches of windows forget what is behind; rewinding says so where it needs it."""
-    folder = write_folder(tmp_path / "windows", windowed(language_model))
-    config = json.loads((folder / "genai_config.json").read_text())
-    window = {"window_size": WINDOW, "slide_inputs": False, "slide_key_value_cache": False, "layers": [0]}
-    config["model"]["decoder"]["sliding_window"] = window
-    (folder / "genai_config.json").write_text(json.dumps(config))
+    folder = write_windowed_folder(tmp_path / "windows", language_model)
     model = ours.Model(str(folder))
     wanted = generate(ours, model, PROMPT, max_length=90)
     for options in ({"chunk_size": 5}, {"past_present_share_buffer": False}):

@@ -228,6 +228,10 @@ def test_the_command(model_folder: Path, capsys: pytest.CaptureFixture[str], mon
     assert main(["chat", folder, "--prompt", "hello", "--raw", "-n", "9", "--threads", "1"]) == 0
     said = capsys.readouterr()
     assert said.out == model.generate("hello", max_new_tokens=9) + "\n" and "9 made" in said.err
+    assert (
+        main(["chat", folder, "--prompt", "hello", "--raw", "-n", "9", "--draft", folder, "--prompt-lookup", "3"]) == 0
+    )
+    assert capsys.readouterr().out == said.out
     monkeypatch.setattr("sys.stdin", io.StringIO("hello\n\nworld\n"))
     assert main(["chat", folder, "--system", "be short", "-n", "5"]) == 0
     chat: list[dict[str, str]] = [{"role": "system", "content": "be short"}]

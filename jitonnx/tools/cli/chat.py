@@ -34,6 +34,14 @@ def add(subparsers: Any) -> None:
     )
     parser.add_argument("--seed", type=int, metavar="N", help="draw the same tokens each time")
     parser.add_argument("--stop", action="append", default=[], metavar="TEXT", help="end there; may be given again")
+    parser.add_argument(
+        "--prompt-lookup",
+        type=positive,
+        default=0,
+        metavar="N",
+        help="read up to N tokens ahead where the last ones have stood before",
+    )
+    parser.add_argument("--draft", metavar="FOLDER", help="a smaller model of the same tokens, which proposes tokens")
     parser.add_argument("--threads", type=positive, metavar="N", help="of a run (default: as the configuration says)")
     parser.set_defaults(command=main)
 
@@ -43,7 +51,7 @@ def main(options: argparse.Namespace) -> None:
     from jitonnx import genai
     from jitonnx.errors import InvalidArgument
 
-    model = genai.load(options.folder, threads=options.threads)
+    model = genai.load(options.folder, threads=options.threads, draft=options.draft)
     is_chat = model.tokenizer.has_chat_template and not options.raw
     system = [{"role": "system", "content": options.system}] if options.system else []
     if system and not is_chat:
@@ -83,6 +91,7 @@ def _answer(model: LanguageModel, prompt: Any, options: argparse.Namespace, *, i
         repetition_penalty=options.repetition_penalty,
         stop=options.stop,
         seed=options.seed,
+        prompt_lookup=options.prompt_lookup,
         stream=True,
     )
     said = []
