@@ -99,6 +99,7 @@ CASES += [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_ngrams(case: Case) -> None:
     check(case)

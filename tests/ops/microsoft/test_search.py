@@ -286,6 +286,7 @@ BEAMS = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("place", range(len(BEAMS)))
 def test_beams(place: int) -> None:
     check(BEAMS[place])
@@ -305,6 +306,7 @@ GREEDY = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("place", range(len(GREEDY)))
 def test_greedy(place: int) -> None:
     check(GREEDY[place], ending=True)
@@ -327,6 +329,7 @@ SAMPLED = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("place", range(len(SAMPLED)))
 def test_sampled(place: int) -> None:
     check(SAMPLED[place])
@@ -364,6 +367,7 @@ SOUNDS = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("place", range(len(SOUNDS)))
 def test_sound(place: int) -> None:
     check(SOUNDS[place])
