@@ -10,6 +10,7 @@ import pytest
 from onnx import GraphProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from jitonnx import InferenceSession, errors
+from jitonnx.ops.microsoft.search_scores import largest
 
 VOCABULARY, HEADS, DEPTH = 11, 2, 4
 WIDTH = HEADS * DEPTH
@@ -387,6 +388,13 @@ def test_presence() -> None:
     )
     tokens = InferenceSession(content).run(None, feeds)[0][:, 3:]
     assert (tokens[1] < 5).all() and (tokens[[0, 2]] >= 5).any()
+
+
+def test_largest() -> None:
+    scores = np.random.default_rng(8).integers(0, 5, (4, 30)).astype(np.float32)
+    scores[1, ::2], scores[2, 3] = -np.inf, np.nan
+    for count in (1, 7, 30, 40):
+        np.testing.assert_array_equal(largest(scores, count), np.argsort(-scores, 1, kind="stable")[:, :count])
 
 
 def test_refused() -> None:
