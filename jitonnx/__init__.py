@@ -61,6 +61,13 @@ if TYPE_CHECKING:
     from jitonnx.api.model_compiler import (
         ModelCompiler,
     )
+    from jitonnx.api.model_package import (
+        ModelPackage,
+        ModelPackageComponentContext,
+        ModelPackageContext,
+        ModelPackageOptions,
+        ModelPackageWriteMode,
+    )
     from jitonnx.api.options import (
         RunOptions,
         SessionOptions,
@@ -104,6 +111,9 @@ if TYPE_CHECKING:
     from jitonnx.support.log import (
         set_default_logger_severity,
     )
+    from jitonnx.support.log_callback import (
+        set_default_logger_callback,
+    )
     from jitonnx.support.metadata import (
         ModelMetadata,
         NodeArg,
@@ -130,6 +140,7 @@ _PLACES = {
     "Error": "errors",
     "ModelMetadata": "support.metadata",
     "NodeArg": "support.metadata",
+    "set_default_logger_callback": "support.log_callback",
     "set_default_logger_severity": "support.log",
     "install_as_onnxruntime": "compat.alias",
     "RunOptions": "api.options",
@@ -161,6 +172,11 @@ _PLACES = {
     "AdapterFormat": "api.adapters",
     "LoraAdapter": "api.adapters",
     "ModelCompiler": "api.model_compiler",
+    "ModelPackage": "api.model_package",
+    "ModelPackageComponentContext": "api.model_package",
+    "ModelPackageContext": "api.model_package",
+    "ModelPackageOptions": "api.model_package",
+    "ModelPackageWriteMode": "api.model_package",
     "OrtCompileApiFlags": "api.unsupported",
     "OrtEpAssignedNode": "api.devices",
     "OrtEpAssignedSubgraph": "api.devices",
@@ -229,6 +245,11 @@ __all__ = [
     "LoraAdapter",
     "ModelCompiler",
     "ModelMetadata",
+    "ModelPackage",
+    "ModelPackageComponentContext",
+    "ModelPackageContext",
+    "ModelPackageOptions",
+    "ModelPackageWriteMode",
     "NodeArg",
     "OrtAllocatorType",
     "OrtArenaCfg",
@@ -276,6 +297,7 @@ __all__ = [
     "register",
     "register_execution_provider_library",
     "register_opset",
+    "set_default_logger_callback",
     "set_default_logger_severity",
     "set_default_logger_verbosity",
     "set_global_thread_pool_sizes",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _GLOBAL_POOL: set[bool] = set()
 """Not empty once `set_global_thread_pool_sizes` was called."""
 
-INTERFACE_VERSION = "1.31.1"
+INTERFACE_VERSION = "1.32.0"
 """The version of onnxruntime whose interface this is: what code that takes jitonnx for onnxruntime is told."""
 
 

@@ -73,6 +73,20 @@ class ModelCompiler:
         self._flags, self._level = int(flags), GraphOptimizationLevel(graph_optimization_level)
         self._locate = get_initializer_location_func
 
+    def set_ep_context_binary_information(self, output_directory: str | os.PathLike[str], model_name: str) -> None:
+        """Accepted, without effect: the CPU leaves nothing beside models.
+
+        InvalidArgument for no name, and for what onnxruntime takes for no folder: it ends in neither "/" nor ".x".
+        """
+        directory = os.fspath(output_directory)
+        if not isinstance(model_name, str):
+            raise TypeError(f"model_name is a str, not {model_name!r}")
+        if not directory or not model_name:
+            raise InvalidArgument("output_dir or model_name is empty.")
+        path = Path(directory)
+        if os.path.basename(directory) and (not path.suffix or path.is_file()):
+            raise InvalidArgument("output_dir is not a valid directory.")
+
     def compile_to_file(self, output_model_path: Any = None) -> None:
         """Write the model to a file; by default beside its own, as `model_ctx.onnx`.
 

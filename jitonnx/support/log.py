@@ -6,7 +6,7 @@ import logging
 
 logger = logging.getLogger("jitonnx")
 
-_LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL)
+LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL)
 """Python's levels by onnxruntime's severities: verbose, info, warning, error, fatal."""
 
 
@@ -14,7 +14,7 @@ def level_of(severity: int) -> int:
     """Python's level for a severity of 0 to 4. RuntimeError for others."""
     if not 0 <= severity <= 4:
         raise RuntimeError(f"Invalid logging severity {severity}. 0:Verbose, 1:Info, 2:Warning, 3:Error, 4:Fatal")
-    return _LEVELS[severity]
+    return LEVELS[severity]
 
 
 def set_default_logger_severity(severity: int) -> None:

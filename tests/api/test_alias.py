@@ -55,7 +55,7 @@ if __name__ == "__main__":
     print(subprocess.run([sys.executable, "-W", "ignore", "-c", command], stdout=subprocess.PIPE, text=True).stdout)
 """
 
-CHILDREN = "jitonnx.api.session 1.31.1 True\n" * 3
+CHILDREN = "jitonnx.api.session 1.32.0 True\n" * 3
 
 
 def script(folder: Path, first: str = "") -> Path:
@@ -132,7 +132,7 @@ def test_tools_are_lent(tmp_path: Path) -> None:
         "print(calibrate.onnxruntime.InferenceSession.__module__, onnxruntime.__version__, get_example('mul_1.onnx'))"
     )
     out = python("-c", f"import jitonnx; jitonnx.install_as_onnxruntime()\n{code}")
-    assert out.startswith("jitonnx.api.session 1.31.1 ") and out.endswith("mul_1.onnx\n")
+    assert out.startswith("jitonnx.api.session 1.32.0 ") and out.endswith("mul_1.onnx\n")
     lacking = "try:\n    import onnxruntime.quantization\nexcept ModuleNotFoundError as error:\n    print(error)"
     found = os.pathsep.join([str(ROOT), str(alone(tmp_path))])
     said = python("-S", "-c", f"import jitonnx; jitonnx.install_as_onnxruntime()\n{lacking}", PYTHONPATH=found)

@@ -113,7 +113,6 @@ REFUSED = {
         [("com.microsoft", name) for name in ("AttnLSTM", "WordConvEmbedding")], "no exporter writes it any more"
     ),
     ("com.microsoft", "MatMulFpQ4"): "no exporter writes it any more: MatMulNBits took its place",
-    ("com.microsoft", "VarlenNGramHashMapping"): "for single models that onnxruntime-genai writes; not declared yet",
 }
 """Why there is no declaration of an operator that onnxruntime has a kernel of."""
 

@@ -57,6 +57,13 @@ from jitonnx.api.environment import (
 from jitonnx.api.environment import interface_version as get_version_string
 from jitonnx.api.inner_session import InnerSession as InferenceSession
 from jitonnx.api.model_compiler import ModelCompiler
+from jitonnx.api.model_package import (
+    ModelPackage,
+    ModelPackageComponentContext,
+    ModelPackageContext,
+    ModelPackageOptions,
+    ModelPackageWriteMode,
+)
 from jitonnx.api.operator_schemas import (
     KernelDef,
     OpSchema,
@@ -102,6 +109,7 @@ from jitonnx.errors import (
     RuntimeException,
 )
 from jitonnx.support.log import set_default_logger_severity
+from jitonnx.support.log_callback import set_default_logger_callback
 from jitonnx.support.metadata import ModelMetadata, NodeArg
 
 __all__ = [
@@ -123,6 +131,11 @@ __all__ = [
     "ModelLoadCanceled",
     "ModelLoaded",
     "ModelMetadata",
+    "ModelPackage",
+    "ModelPackageComponentContext",
+    "ModelPackageContext",
+    "ModelPackageOptions",
+    "ModelPackageWriteMode",
     "ModelRequiresCompilation",
     "NoModel",
     "NoSuchFile",
@@ -196,6 +209,7 @@ __all__ = [
     "quantize_qdq_matmul_4bits",
     "register_execution_provider_library",
     "schemadef",
+    "set_default_logger_callback",
     "set_default_logger_severity",
     "set_default_logger_verbosity",
     "set_global_thread_pool_sizes",

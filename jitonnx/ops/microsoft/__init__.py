@@ -16,7 +16,7 @@ FAMILIES = {
     "experts": "MoE QMoE",
     "matmul": "FusedGemm FusedMatMul MatMulInteger16 TransposeMatMul",
     "nbits": "GatherBlockQuantized MatMulBnb4 MatMulNBits",
-    "ngrams": "NGramHashMapping",
+    "ngrams": "NGramHashMapping VarlenNGramHashMapping",
     "normalization": (
         "BranchwiseRMSNorm EmbedLayerNormalization GatedRMSNorm QEmbedLayerNormalization SkipLayerNormalization "
         "SkipSimplifiedLayerNormalization"

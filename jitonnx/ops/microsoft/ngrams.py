@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
 
+from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import InferenceError
 from jitonnx.ops.composite import Parts
 from jitonnx.ops.microsoft.base import Contributed
-from jitonnx.ops.onnx.arithmetic import Add, Mod, Mul
+from jitonnx.ops.onnx.arithmetic import Add, Min, Mod, Mul, Sub
 from jitonnx.ops.onnx.concat_split import Concat
 from jitonnx.ops.onnx.gather import Gather
-from jitonnx.ops.onnx.logic import BitwiseXor, Equal, Not, Or, Where
+from jitonnx.ops.onnx.generators import Range
+from jitonnx.ops.onnx.logic import BitwiseXor, Equal, GreaterOrEqual, LessOrEqual, Not, Or, Where
 from jitonnx.ops.onnx.padding import Pad
-from jitonnx.ops.onnx.shape import Expand, Reshape, Shape, Unsqueeze
+from jitonnx.ops.onnx.reduction import ReduceSum
+from jitonnx.ops.onnx.shape import Expand, Reshape, Shape, Squeeze, Unsqueeze
 from jitonnx.ops.onnx.slice import Slice
-from jitonnx.ops.parts import numbers, scalar
+from jitonnx.ops.parts import as_type, numbers, scalar
 
 
 class _Hashed(Contributed):
@@ -145,4 +149,96 @@ class NGramHashMapping(_Hashed):
         return parts.add(Slice(), whole, numbers(parts, 0), length, one)
 
 
-OPERATORS = (NGramHashMapping,)
+class VarlenNGramHashMapping(_Hashed):
+    """The hashes of the tokens of several sequences, one behind the other: [tokens, heads].
+
+    cumulative_sequence_length [B + 1]: where each begins, and the last ends. past_ids, past_segment_ids and what is
+    given of them behind the tokens are [B, max_ngram_size - 1]. state_update [B, state_update_capacity,
+    max_ngram_size - 1]: present_ids as they are behind each of the first capture_count tokens, pad_id for others.
+    """
+
+    state_update_capacity: int = 0
+
+    def compose(
+        self,
+        parts: Parts,
+        ids: Value,
+        multipliers: Value,
+        vocabularies: Value,
+        bounds: Value,
+        past: Value | None = None,
+        offsets: Value | None = None,
+        eos: Value | None = None,
+        segments: Value | None = None,
+        past_segments: Value | None = None,
+        captured: Value | None = None,
+    ) -> tuple[Value, ...]:
+        self._check(parts, ids, 1, multipliers, vocabularies)
+        capacity = self.state_update_capacity
+        if not 0 <= capacity <= 8 or (captured is None) != (capacity == 0):
+            raise InferenceError(
+                f"state_update_capacity is {capacity}: at most 8, and capture_count is given where it is not 0"
+            )
+        if segments is None and parts.wanted(2):
+            raise InferenceError("the output present_segment_ids needs the input segment_ids")
+        if captured is None and parts.wanted(3):
+            raise InferenceError("the output state_update needs a state_update_capacity")
+        zero, one = (parts.constant(np.int64(number)) for number in (0, 1))
+        wide = as_type(parts, bounds, DType.INT64)
+        starts = parts.add(Slice(), wide, numbers(parts, 0), numbers(parts, -1))
+        ends = parts.add(Slice(), wide, numbers(parts, 1), numbers(parts, np.iinfo(np.int64).max))
+        count = parts.add(Squeeze(), parts.add(Shape(), ids))
+        place = parts.add(Range(), zero, count, one)
+        behind = parts.add(GreaterOrEqual(), parts.add(Unsqueeze(), place, numbers(parts, 1)), ends)
+        sequence = parts.add(ReduceSum(keepdims=0), as_type(parts, behind, DType.INT64), numbers(parts, 1))
+        local = parts.add(Sub(), place, parts.add(Gather(), starts, sequence))
+        batch = parts.add(Squeeze(), parts.add(Shape(), starts))
+
+        def at(sequence: Value, local: Value) -> Value:
+            """Where a token of a sequence, or of its past if the number is negative, is among all that are known."""
+            history = parts.constant(np.int64(self._history))
+            own = parts.add(Add(), parts.add(Gather(), starts, sequence), local)
+            own = parts.add(Add(), own, parts.add(Mul(), batch, history))
+            earlier = parts.add(Add(), parts.add(Mul(), sequence, history), parts.add(Add(), local, history))
+            return parts.add(Where(), parts.add(GreaterOrEqual(), local, zero), own, earlier)
+
+        def known(past: Value | None, x: Value, filling: Value) -> Value:
+            """Those of all pasts, and those that are given, in one row."""
+            if past is None:
+                shape = parts.add(Concat(axis=0), parts.add(Shape(), starts), numbers(parts, self._history))
+                past = parts.add(Expand(), filling, shape)
+            return parts.add(Concat(axis=0), parts.add(Reshape(), past, numbers(parts, -1)), x)
+
+        before = [parts.add(Sub(), local, parts.constant(np.int64(by))) for by in range(self.max_ngram_size)]
+        places = [at(sequence, each) for each in before]
+        filling = self._filling(parts, ids, eos)
+        every = known(past, ids, filling)
+        breaks = None
+        if segments is not None:
+            # What is before the first token is of its segment, if nothing else is said.
+            first = parts.add(Unsqueeze(), parts.add(Gather(), segments, starts), numbers(parts, 1))
+            of_segments = known(past_segments, segments, first)
+            told = [parts.add(Gather(), of_segments, each) for each in places]
+            breaks = [parts.add(Not(), parts.add(Equal(), *pair)) for pair in itertools.pairwise(told)]
+        tokens = [parts.add(Gather(), every, each) for each in places]
+        y = self._hashes(parts, tokens, breaks, multipliers, vocabularies, offsets, eos)
+        rows = parts.add(Reshape(), parts.add(Range(), zero, batch, one), numbers(parts, -1, 1))
+        back = parts.constant(np.arange(-self._history, 0))
+        lengths = parts.add(Unsqueeze(), parts.add(Sub(), ends, starts), numbers(parts, 1))
+        last = at(rows, parts.add(Add(), lengths, back))
+        results = [y, parts.add(Gather(), every, last), y, y]
+        if segments is not None:
+            results[2] = parts.add(Gather(), of_segments, last)
+        if captured is not None:
+            step = parts.constant(np.arange(1, capacity + 1).reshape(-1, 1))
+            most = parts.add(
+                Min(), as_type(parts, parts.add(Unsqueeze(), captured, numbers(parts, 1)), DType.INT64), lengths
+            )
+            taken = parts.add(LessOrEqual(), step, parts.add(Unsqueeze(), most, numbers(parts, 2)))
+            then = parts.add(Where(), taken, step, parts.constant(np.int64(0)))
+            state = at(parts.add(Unsqueeze(), rows, numbers(parts, 2)), parts.add(Add(), then, back))
+            results[3] = parts.add(Where(), taken, parts.add(Gather(), every, state), scalar(parts, self.pad_id, ids))
+        return tuple(results)
+
+
+OPERATORS = (NGramHashMapping, VarlenNGramHashMapping)

@@ -167,5 +167,13 @@ def log_softmax(x: np.ndarray) -> np.ndarray:
 
 
 def largest(scores: np.ndarray, count: int) -> np.ndarray:
-    """Where the `count` largest of each row are, from the largest on; of equals the first comes first."""
-    return np.argsort(-scores, axis=1, kind="stable")[:, :count]
+    """Where the `count` largest of each row are, from the largest on; of equals the first comes first, NaN last."""
+    count = min(count, scores.shape[1])
+    known = np.where(np.isnan(scores), -np.inf, scores)
+    least = np.partition(known, known.shape[1] - count, 1)[:, known.shape[1] - count]
+    places = np.empty((len(known), count), np.int64)
+    for row, bound, chosen in zip(known, least, places, strict=True):
+        above = np.flatnonzero(row > bound)
+        found = np.concatenate([above, np.flatnonzero(row == bound)[: count - len(above)]])
+        chosen[:] = found[np.lexsort((found, -row[found]))]
+    return places

@@ -68,6 +68,7 @@ CASES: list[Case] = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_one_step(case: Case) -> None:
     check(case)
@@ -170,6 +171,7 @@ SPARSE: list[tuple[bytes, dict[str, np.ndarray]]] = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("place", range(len(SPARSE)))
 def test_blocks(place: int) -> None:
     """Each row of the batch against a run of its own: onnxruntime 1.32 takes the weights of one row for another's where

@@ -39,6 +39,7 @@ CASES: list[Case] = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_hyper_connections(case: Case) -> None:
     check(case)

@@ -10,6 +10,7 @@ import pytest
 from onnx import GraphProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from jitonnx import InferenceSession, errors
+from jitonnx.ops.microsoft.search_scores import largest
 
 VOCABULARY, HEADS, DEPTH = 11, 2, 4
 WIDTH = HEADS * DEPTH
@@ -286,6 +287,7 @@ BEAMS = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("place", range(len(BEAMS)))
 def test_beams(place: int) -> None:
     check(BEAMS[place])
@@ -305,6 +307,7 @@ GREEDY = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("place", range(len(GREEDY)))
 def test_greedy(place: int) -> None:
     check(GREEDY[place], ending=True)
@@ -327,6 +330,7 @@ SAMPLED = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("place", range(len(SAMPLED)))
 def test_sampled(place: int) -> None:
     check(SAMPLED[place])
@@ -364,6 +368,7 @@ SOUNDS = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("place", range(len(SOUNDS)))
 def test_sound(place: int) -> None:
     check(SOUNDS[place])
@@ -383,6 +388,13 @@ def test_presence() -> None:
     )
     tokens = InferenceSession(content).run(None, feeds)[0][:, 3:]
     assert (tokens[1] < 5).all() and (tokens[[0, 2]] >= 5).any()
+
+
+def test_largest() -> None:
+    scores = np.random.default_rng(8).integers(0, 5, (4, 30)).astype(np.float32)
+    scores[1, ::2], scores[2, 3] = -np.inf, np.nan
+    for count in (1, 7, 30, 40):
+        np.testing.assert_array_equal(largest(scores, count), np.argsort(-scores, 1, kind="stable")[:, :count])
 
 
 def test_refused() -> None:

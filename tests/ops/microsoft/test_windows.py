@@ -37,6 +37,7 @@ CASES: list[Case] = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_windows(case: Case) -> None:
     check(case)
