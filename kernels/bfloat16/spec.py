@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from jitonnx.emit.arguments import Arguments, Buffer, result
-from jitonnx.kernels.parts.amx_products import AmxSizes, AmxSpec, chosen, whole, written_out
+from jitonnx.kernels.parts.amx_products import AmxSizes, AmxSpec, RowsWay, chosen, whole, written_out
 from jitonnx.kernels.parts.bfloat16 import rounded
 from jitonnx.kernels.parts.sizes import larger
 from jitonnx.support.records import dataclass
@@ -130,7 +130,7 @@ _TILES_OF_DOTS = {64: 6, 48: 8, 32: 12, 16: 16}
 """Columns of a panel, and the rows of a tile: 24 sums of 32 registers, or 16."""
 
 
-def _choose_dots(way: str, columns: int, weight_bytes: int, rows: int | None) -> dict[str, Any]:
+def _choose_dots(way: RowsWay, columns: int, weight_bytes: int, rows: int | None) -> dict[str, Any]:
     """The widest panel that pads columns least, and tiles of the height that leaves the rows least."""
     width = min(_TILES_OF_DOTS, key=lambda width: -(-columns // width) * width)
     most = _TILES_OF_DOTS[width]
@@ -144,7 +144,13 @@ def _choose_dots(way: str, columns: int, weight_bytes: int, rows: int | None) ->
 
 
 def choose(
-    products: Bfloat16Products, way: str, columns: int, taps: Sequence[int], rows: int | None, x_type: str, result: str
+    products: Bfloat16Products,
+    way: RowsWay,
+    columns: int,
+    taps: Sequence[int],
+    rows: int | None,
+    x_type: str,
+    result: str,
 ) -> Bfloat16Spec:
     """The kernel for this many columns, taps (height, width, and channels, or fewer sizes), and rows that all columns
     are multiplied with at once (None: known only at run time).
