@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import llvmlite.binding as llvm
 import numpy as np
 
-from jitonnx.target.calibration import UNROLL, chains_ir, copy_ir, fma_ir, read_ir
+from jitonnx.target.calibration import UNROLL, bfloat16_ir, chains_ir, copy_ir, fma_ir, read_ir
 from jitonnx.target.cpu import available
 from jitonnx.target.machine import host, named
 from jitonnx.target.products import BFLOAT16, INTEGERS
@@ -69,10 +69,12 @@ def byte_peak(threads: int = 1, rounds: int = 30, cpu: str = "host", clock: Cloc
 
 def bfloat16_peak(threads: int = 1, rounds: int = 30, cpu: str = "host", clock: Clock = time.perf_counter) -> float:
     """The best rate of products of bfloat16 that are summed in float32, in GFLOP/s, as `byte_peak` measures: by tile
-    registers; on CPUs without those the FMA peak."""
-    if not (named(cpu).has_bfloat16_tiles and _may_use(BFLOAT16["tiles"].features)):
+    registers, or dot products of pairs; on CPUs without either the FMA peak."""
+    kind = named(cpu).bfloat16_products
+    if kind not in ("tiles", "dots") or not _may_use(BFLOAT16[kind].features):
         return fma_peak(threads, rounds, cpu, clock)
-    return 4 * 2 * 16**2 * 32 * _dots_per_second(_bfloat16_kernel(), 0, threads, rounds, clock)
+    operations = 4 * 2 * 16**2 * 32 if kind == "tiles" else 2 * 2 * 16 * _BFLOAT16_CHAINS
+    return operations * _dots_per_second(_bfloat16_kernel(kind), 16 * _BFLOAT16_CHAINS, threads, rounds, clock)
 
 
 def _may_use(features: Sequence[str]) -> bool:
@@ -80,6 +82,8 @@ def _may_use(features: Sequence[str]) -> bool:
     return available(features) == set(features)
 
 
+_BFLOAT16_CHAINS = 24
+"""Sums of dot products of pairs that registers hold."""
 _TILE_STATE = 64 + 4096
 """Bytes: the configuration, and four tiles that are multiplied."""
 _TILE_CONFIGURATION = np.zeros(64, np.uint8)
@@ -274,8 +278,9 @@ def _byte_kernel(kind: str, lanes: int, chains: int) -> _Fma:
 
 
 @cache
-def _bfloat16_kernel() -> _Fma:
-    engine = _engine(_tiles_ir("dots", "tdpbf16ps"))
+def _bfloat16_kernel(kind: str) -> _Fma:
+    text = _tiles_ir("dots", "tdpbf16ps") if kind == "tiles" else bfloat16_ir("dots", _BFLOAT16_CHAINS)
+    engine = _engine(text)
     signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
     return _Fma(signature(engine.get_function_address("dots")), engine)
 

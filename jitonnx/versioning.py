@@ -84,10 +84,11 @@ def _layout(bits: int) -> tuple[int, int, int]:
 
 
 def operator_version(name: str, opset: int, domain: str = "", registry: Registry = default_registry) -> int | None:
-    """The version of an operator that an operator set means: that in which it changed last, up to the set's version.
+    """The version of the operator `name` that operator set `opset` means: in which it changed last, up to the set's.
 
     None for an operator that the set does not have: nobody knows it, it came later, or it was dropped. domain: "" and
-    "ai.onnx" are the same; those of operator-set documents and operators in Python that are registered are known, too.
+    "ai.onnx" are the same; those of operator-set documents and operators in Python that are registered (in registry)
+    are known, too.
     """
     domain = canonical(domain)
     if domain in FOLDERS:
@@ -99,7 +100,8 @@ def operator_version(name: str, opset: int, domain: str = "", registry: Registry
 
 
 def operator_versions(opset: int, domain: str = "", registry: Registry = default_registry) -> dict[str, int]:
-    """The version of each operator that an operator set has, by name: see `operator_version`."""
+    """The version of each operator that the set `opset` of a domain has, by name, with those of a registry: see
+    `operator_version`."""
     domain = canonical(domain)
     names = list(importlib.import_module(f"{_folder(domain)}.schemas").SCHEMAS) if domain in FOLDERS else []
     found = {name: operator_version(name, opset, domain, registry) for name in [*names, *registry.names(domain)]}

@@ -18,7 +18,10 @@ needs_bfloat16_tiles = pytest.mark.skipif(
     available(BFLOAT16["tiles"].features) != set(BFLOAT16["tiles"].features), reason="this CPU has no bfloat16 tiles"
 )
 needs_bfloat16_products = pytest.mark.skipif(
-    not host().bfloat16_products, reason="this CPU has no matrix instructions for bfloat16"
+    not host().bfloat16_products, reason="this CPU has no instructions for products of bfloat16"
+)
+needs_packed_bfloat16 = pytest.mark.skipif(
+    host().bfloat16_products not in ("tiles", "dots"), reason="this CPU has no products of packed matrices of bfloat16"
 )
 
 
@@ -29,6 +32,19 @@ def named(cpu: str) -> Target:
         return host()
     target = of_any_architecture(cpu)
     return replace(target, features=f"{target.features},-sse4a") if cpu == "znver4" else target
+
+
+BFLOAT16_TARGET = next(
+    (target for target in (host(), named("znver4")) if target.bfloat16_products and not target.needed.problem()), host()
+)
+"""This CPU, or as what else it can be taken that multiplies bfloat16 faster; this one, too, where there is none."""
+needs_bfloat16_target = pytest.mark.skipif(
+    not BFLOAT16_TARGET.bfloat16_products, reason="this CPU has no instructions for products of bfloat16"
+)
+needs_packing_target = pytest.mark.skipif(
+    BFLOAT16_TARGET.bfloat16_products not in ("tiles", "dots"),
+    reason="this CPU has no products of packed matrices of bfloat16",
+)
 
 
 def waiting(target: Target) -> Target:

@@ -41,6 +41,7 @@ ALLOWED = {
     "compat": {"api", "errors", "support"},
     "batch": {"api", "errors", "ir", "runtime", "support"},
     "genai": {"api", "errors", "ir", "proto"},
+    "serve": {"errors", "genai"},
     "tools": {
         "api",
         "batch",
@@ -56,6 +57,7 @@ ALLOWED = {
         "passes",
         "plan",
         "proto",
+        "serve",
         "support",
         "target",
         "versioning",
@@ -66,7 +68,7 @@ ALLOWED = {
 MODULES: dict[str, set[str]] = {
     "__init__": {"support"},
     "__main__": {"tools"},
-    "custom": {"codegen", "ir", "ops"},
+    "custom": {"codegen", "ops", "support"},
     "errors": set(),
     "opsets": {"errors", "ir", "model", "ops", "proto", "support"},
     "versioning": {"ir", "ops", "support"},

@@ -49,7 +49,10 @@ class IOBinding:
     # ------------------------------------------------------------ inputs
 
     def bind_cpu_input(self, name: str, arr_on_cpu: Any) -> None:
-        """Have an input read from an array. InvalidArgument for an unknown name, and for what does not fit."""
+        """Have the input `name` read from `arr_on_cpu`, an array or what becomes one.
+
+        InvalidArgument for an unknown name, and for what does not fit.
+        """
         declared = self._input(name)
         if self._plain[name].arrays({name: arr_on_cpu}) is None:
             array = feeding.read(arr_on_cpu, declared)
@@ -62,20 +65,21 @@ class IOBinding:
     def bind_input(
         self, name: str, device_type: str, device_id: int, element_type: Any, shape: Sequence[int], buffer_ptr: int
     ) -> None:
-        """Have an input read from memory at an address, which the caller keeps.
+        """Have the input `name` read from memory, which the caller keeps.
 
-        element_type: a NumPy type, or a number as in onnx.TensorProto. InvalidArgument for an unknown name and for
-        another type or shape than the input's, RuntimeError for devices other than the CPU.
+        device_type, device_id: "cpu" and 0, where the memory is. element_type: a NumPy type, or a number as in
+        onnx.TensorProto. shape: of a C-contiguous tensor. buffer_ptr: the address of its first element. InvalidArgument
+        for an unknown name and for another type or shape than the input's, RuntimeError for devices other than the CPU.
         """
         self.bind_memory(name, OrtDevice.make(device_type, device_id), element_type, shape, buffer_ptr)
 
     def bind_memory(self, name: str, device: OrtDevice, element_type: Any, shape: Any, buffer_ptr: int) -> None:
-        """`bind_input` on a device. (Not in onnxruntime.)"""
+        """`bind_input` of name, element_type, shape and buffer_ptr on a device. (Not in onnxruntime.)"""
         cpu_alone(device)
         self.bind_cpu_input(name, OrtValue.of(*elements_at(buffer_ptr, element_type, shape)).numpy())
 
     def bind_ortvalue_input(self, name: str, ortvalue: OrtValue) -> None:
-        """Have an input read from an OrtValue."""
+        """Have the input `name` read from `ortvalue`, whose memory is used."""
         self.bind_cpu_input(name, _value(ortvalue).numpy())
 
     def clear_binding_inputs(self) -> None:
@@ -104,10 +108,12 @@ class IOBinding:
         shape: Sequence[int] | None = None,
         buffer_ptr: int | None = None,
     ) -> None:
-        """Have an output computed; with an address, into the memory there, which the caller keeps.
+        """Have the output `name` computed; with an address, into the memory there, which the caller keeps.
 
-        Without an address the output lies in the CPU's memory, whatever device is asked for. InvalidArgument for an
-        unknown name, and for another type than the output's.
+        device_type, device_id: "cpu" and 0, where that memory is. element_type: a NumPy type, or a number as in
+        onnx.TensorProto. shape: of a C-contiguous tensor, that of the output. buffer_ptr: the address of its first
+        element. Without an address the output lies in the CPU's memory, whatever device is asked for. InvalidArgument
+        for an unknown name, and for another type than the output's.
         """
         if buffer_ptr is None and device_type == "cpu":
             self._bind_output(name, None)
@@ -117,7 +123,7 @@ class IOBinding:
     def bind_output_on(
         self, device: OrtDevice, name: str, element_type: Any = None, shape: Any = None, buffer_ptr: int | None = None
     ) -> None:
-        """`bind_output` on a device. (Not in onnxruntime.)"""
+        """`bind_output` of name, element_type, shape and buffer_ptr on a device. (Not in onnxruntime.)"""
         if buffer_ptr is None:
             self._bind_output(name, None)
             return
@@ -127,7 +133,7 @@ class IOBinding:
         self._bind_output(name, OrtValue.of(*elements_at(buffer_ptr, element_type, shape)))
 
     def bind_ortvalue_output(self, name: str, ortvalue: OrtValue) -> None:
-        """Have an output computed into an OrtValue."""
+        """Have the output `name` computed into the memory of `ortvalue`."""
         self._bind_output(name, OrtValue(_value(ortvalue)))
 
     def clear_binding_outputs(self) -> None:
@@ -186,7 +192,7 @@ class IOBinding:
         return SessionIOBinding(self)
 
     def run(self, runs: Runs, run_options: RunOptions | None = None) -> None:
-        """A run of the session. (Not in onnxruntime.)"""
+        """A run of the session by `runs`, with the adapters of run_options. (Not in onnxruntime.)"""
         inputs = self._inputs if run_options is None else run_options.with_adapters(self._inputs)
         if inputs is not self._inputs:
             self._again, self._is_repeated = None, False

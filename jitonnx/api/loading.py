@@ -6,6 +6,7 @@ What compiles a model is imported by the methods that need it: opening an artifa
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import os
@@ -44,7 +45,7 @@ from jitonnx.api.saved.engine import SavedEngine, described
 from jitonnx.errors import Error, Fail, ModelLoadCanceled, NoSuchFile
 from jitonnx.ir.defects import is_defect, survived
 from jitonnx.runtime.artifact import Artifact, ArtifactError, open_artifact
-from jitonnx.runtime.driver import make_ahead
+from jitonnx.runtime.driver import image, make_ahead
 from jitonnx.support import fork_safety
 from jitonnx.support.kernel_cache import KernelCache, default_directory
 from jitonnx.support.lru_cache import LRUCache
@@ -52,7 +53,7 @@ from jitonnx.support.mapped_files import FileMap
 
 if TYPE_CHECKING:
     import logging
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from jitonnx.engine.background import BackgroundEngine
     from jitonnx.engine.pipeline import Engine
@@ -149,6 +150,8 @@ class OpenedModel:
         """The files that weights are read from where they lie, as long as anybody does."""
         self._examples: list[Shapes] = []
         """Shapes that the model's plan is not for, and another one is kept for."""
+        self._operators: Mapping[str, str] = {}
+        """What tells users' operators in the model from others of their names."""
         self._with_defaults: Graph | None = None
         """The model as it was loaded, if it has inputs with defaults."""
         self._overriding: LRUCache[BoundEngine] = LRUCache(_OVERRIDING_KEPT)
@@ -231,14 +234,14 @@ class OpenedModel:
             opened = self.opened_as
             if opened is None:
                 return False
-            assert opened.file is not None, "Bug: a model is loaded again"
-            if not model_cache.is_unchanged(opened):
+            changed = model_cache.changed_file(opened)
+            if changed:
                 raise Fail(
-                    f"{self.path} was written to since the session was made, which took the compiled model from the "
+                    f"{changed} was written to since the session was made, which took the compiled model from the "
                     "kernel cache: make a new session (or set the configuration entry "
                     f"{KEEP_MODEL} to 0, and sessions load the whole model)"
                 )
-            self._compile(self._loaded(opened.file.content()))
+            self._compile(self._loaded(opened.file or self._source))
             self.cache_key = opened._replace(file=None)
             self.warm_up()
             self._keep_variants()
@@ -295,11 +298,14 @@ class OpenedModel:
         else:
             model = self._loaded(self._source)
             self._write_optimized(model)
+            if self.cache_key is not None:
+                operators = model_cache.operators_of(model, self._options)
+                known = self.cache_key._replace(file=None, files=[*self.cache_key.files, *model.external])
+                self.cache_key = None if operators is None else known
+                self._operators = operators or {}
             loaded = time.perf_counter()
             self._compile(model)
             self.warm_up()
-            if self.cache_key is not None:
-                self.cache_key = self.cache_key._replace(file=None) if model_cache.is_cacheable(model) else None
             self._cache()
             self._keep_variants()
         ended = time.perf_counter()
@@ -361,11 +367,16 @@ class OpenedModel:
         if self.cache_key is None:
             return False
         cache = _kernel_cache(default_directory())
-        artifact = model_cache.open_cached(cache, self.cache_key, verify=switch(options, VERIFY, default=False))
+        verify = switch(options, VERIFY, default=False)
+        artifact = model_cache.open_cached(cache, self.cache_key, options, verify=verify)
         if artifact is None:
             return False
+        self.cache_key = self.cache_key._replace(files=artifact.data_files)
         self.opened_as = self.cache_key
-        self._examples = artifact.examples
+        for file in artifact.mapped_data:
+            file.is_read = True
+            self.files.add(file)
+        self._examples, self._operators = artifact.examples, artifact.model.operators
         this = weakref.ref(self)
 
         def behind() -> Engine:
@@ -391,7 +402,8 @@ class OpenedModel:
         if not in_background(engine) and not isinstance(engine, SavedEngine):
             from jitonnx.api.saved.saving import model_info
 
-            info, examples = model_info(self.description), tuple(self._examples)
+            info = model_info(self.description)._replace(operators=self._operators)
+            examples = tuple(self._examples)
             executor.submit(model_cache.caching(engine, cache_key, info, self._options, examples), always=True)
 
     def _keep_variants(self) -> None:
@@ -426,7 +438,25 @@ class OpenedModel:
         weakref.finalize(self, executor.close)
         with explained():
             engine = self._engine_at_last(model.graph, executor)
+            self._plan_steps(engine)
             self._install(BoundEngine(model.inputs, engine), with_defaults, executor)
+
+    def _plan_steps(self, engine: Engine | BackgroundEngine) -> None:
+        """Have all that the steps of a decoder take made now, as none of them is to wait for a compiler."""
+        if in_background(engine):
+            return
+        every = engine.step_shapes([output.name for output in self.description.outputs])
+        if not every:
+            return
+        parts = ("chains", "blocks")
+        make_ahead(parts)
+        engine.variant_made = self._examples.append
+        for shapes in every:
+            with contextlib.suppress(Error):  # it has no such steps, or a run tells what is wrong with them
+                engine.serving(shapes).resized(shapes)
+        engine.variant_made = None
+        for part in parts:
+            image(part)
 
     def _check_options(self) -> None:
         if self._options.load_cancelled():

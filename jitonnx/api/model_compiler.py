@@ -33,12 +33,12 @@ Locate = Callable[[str, OrtValue, OrtExternalInitializerInfo | None], OrtExterna
 class ModelCompiler:
     """Writes a model as rewrites leave it. Arguments are those of onnxruntime's.
 
-    input_model_path_or_bytes: an ONNX model. external_initializers_file_path: beside the written model, for
-    initializers of more than external_initializers_size_threshold bytes. flags: of `OrtCompileApiFlags`.
-    graph_optimization_level: none by default. get_initializer_location_func: called with the name, the value and the
-    place of each initializer (None if that is in the model's own file); where what it returns says, the written model
-    looks for the elements, which the function has written there; None: they are written into the model.
-    embed_compiled_data_into_model: without effect, there is none.
+    sess_options: a `SessionOptions`. input_model_path_or_bytes: an ONNX model. external_initializers_file_path: beside
+    the written model, for initializers of more than external_initializers_size_threshold bytes. flags: of
+    `OrtCompileApiFlags`. graph_optimization_level: none by default. get_initializer_location_func: called with the
+    name, the value and the place of each initializer (None if that is in the model's own file); where what it returns
+    says, the written model looks for the elements, which the function has written there; None: they are written into
+    the model. embed_compiled_data_into_model: without effect, there is none.
     """
 
     def __init__(

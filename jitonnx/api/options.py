@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from jitonnx.api.adapters import LoraAdapter
     from jitonnx.ir.operator import Operator
     from jitonnx.model.overrides import Overrides
+    from jitonnx.ops.registered import PutOff
     from jitonnx.ops.registry import Registry
 
 _T = TypeVar("_T")
@@ -198,8 +199,9 @@ class SessionOptions(_Options):
         - `jitonnx.winograd` = "0": convolutions of several taps do not use Winograd's algorithm, which rounds a little
           differently.
         - `jitonnx.precision` = "bfloat16": products and convolutions of float32 with constant weights, products of two
-          computed matrices, and attention round their operands to bfloat16 and sum in float32, where the CPU has matrix
-          instructions for that (AMX, or AArch64's bfmmla for constant weights alone);
+          computed matrices, and attention round their operands to bfloat16 and sum in float32, where the CPU has
+          instructions that multiply it faster (AMX; AVX512-BF16 on AMD's Zen 4 and 5 and on Cooper Lake; AArch64's
+          bfmmla for constant weights alone);
           "float32": they do not, as without it. docs/performance-low-precision.md: how fast and how exact it is.
           "auto": bfloat16 if on the inputs of `jitonnx.calibration` (.npz files, with ";" between them) no output is
           off by more than `jitonnx.precision_bound` times its largest element, else float32; `session.precision` tells.
@@ -269,14 +271,14 @@ class SessionOptions(_Options):
         return bool(self._values.get("load_cancelled"))
 
     def add_free_dimension_override_by_name(self, name: str, size: int) -> None:
-        """Fix the size of a named dimension: the model is compiled for it, and other sizes are refused.
+        """Fix the size of the dimension `name`: the model is compiled for it, and other sizes are refused.
 
         InvalidArgument for a negative size.
         """
         self._dimensions[_instance(name, str)] = _fixed_size(name, size)
 
     def add_free_dimension_override_by_denotation(self, denotation: str, size: int) -> None:
-        """Fix the size of the inputs' dimensions that denote this, "DATA_BATCH" for instance, in capitals or not.
+        """Fix the size of the inputs' dimensions of a denotation, "DATA_BATCH" for instance, in capitals or not.
 
         InvalidArgument for a negative size, and at the session for a dimension that the model fixes to another one.
         """
@@ -339,6 +341,15 @@ class SessionOptions(_Options):
             own.add(declaration)
         return own
 
+    def declaration(self, domain: str, name: str) -> PutOff | type[Operator] | None:
+        """The user's operator `name` of a domain that models may use; None if there is none. (Not in onnxruntime.)"""
+        from jitonnx.ops import registered
+
+        for one in self._custom:
+            if (registered.canonical(one.domain), one.name) == (domain, name):
+                return one
+        return registered.find(domain, name)
+
     def register_custom_ops_library(self, path: str) -> NoReturn:
         """Not supported: NotImplemented. Libraries of custom operators are made for onnxruntime's own C interface."""
         raise errors.NotImplemented(
@@ -346,7 +357,7 @@ class SessionOptions(_Options):
         )
 
     def add_provider(self, name: str, options: Mapping[str, str]) -> None:
-        """Name an execution provider; see `InferenceSession` for what is done with it."""
+        """Add the execution provider `name` with its options; see `InferenceSession` for what is done with it."""
         self._providers.append((_instance(name, str), dict(options)))
 
     def has_providers(self) -> bool:
@@ -361,7 +372,7 @@ class SessionOptions(_Options):
         """Accepted, without effect: there is one provider."""
 
     def add_provider_for_devices(self, devices: Sequence[Any], options: Mapping[str, str]) -> None:
-        """Name the execution provider of devices that `jitonnx.get_ep_devices` gives: the CPU's."""
+        """Name the execution provider of devices that `jitonnx.get_ep_devices` gives, the CPU's, with its options."""
         for device in devices:
             self.add_provider(device.ep_name, options)
 
@@ -397,7 +408,7 @@ class RunOptions(_Options):
     only_execute_path_to_fetches = _flag(False)
 
     def add_run_config_entry(self, key: str, value: str) -> None:
-        """Set a configuration entry; kept, without effect."""
+        """Set the configuration entry `key` to `value`; kept, without effect."""
         self._add_entry(key, value)
 
     def get_run_config_entry(self, key: str) -> str:

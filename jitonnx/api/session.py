@@ -65,7 +65,8 @@ class InferenceSession(Session):
     sess_options: a `SessionOptions`. With the configuration entry `session.load_model_format` = "JITONNX" the source is
     such a file.
     providers, provider_options: as for onnxruntime; jitonnx has the CPU's alone and warns of others.
-    disabled_optimizers: names of rewrites that are not to be made; docs/passes.md lists them.
+    kwargs: disabled_optimizers, names of rewrites that are not to be made (docs/passes.md lists them);
+    read_config_from_model and enable_fallback are accepted, without effect; a warning names others.
 
     A model whose inputs have fixed shapes is ready to run when this returns. One with dimension variables is planned
     and compiled, and the first run with new shapes only works out sizes.
@@ -171,6 +172,7 @@ class InferenceSession(Session):
     ) -> Future[Outputs]:
         """`run` on a thread of its own, which then calls `callback(outputs, user_data, error)`.
 
+        output_names, input_feed, run_options: as for `run`.
         `error` is "" if all went well, and `outputs` is [] if not. Names are checked at once. Returns a future of the
         outputs (onnxruntime returns nothing).
         """

@@ -47,8 +47,11 @@ class SparseTensor:
     def sparse_coo_from_numpy(
         cls, dense_shape: Sequence[int], values: np.ndarray, coo_indices: np.ndarray, ort_device: OrtDevice
     ) -> SparseTensor:
-        """Make one of coordinates: as many linear indices (int64) as there are values, or a row of coordinates for
-        each."""
+        """A tensor of dense_shape by coordinates.
+
+        values: [n]. coo_indices: int64, [n] linear ones, or [n, 2] or [2 n] coordinates. ort_device: the CPU.
+        InvalidArgument for other numbers of indices.
+        """
         indices = _indices(coo_indices, np.int64)
         count = np.size(values)
         if indices.size not in (count, 2 * count):
@@ -68,8 +71,11 @@ class SparseTensor:
         outer_indices: np.ndarray,
         ort_device: OrtDevice,
     ) -> SparseTensor:
-        """Make one of rows: the column of each value, and where each of the rows begins, with the end behind the
-        last."""
+        """A matrix of dense_shape by rows.
+
+        values: [n]. inner_indices: int64 [n], the column of each. outer_indices: int64 [rows + 1], where each row
+        begins, with the end behind the last. ort_device: the CPU. InvalidArgument for other numbers of indices.
+        """
         inner, outer = _indices(inner_indices, np.int64), _indices(outer_indices, np.int64)
         if len(dense_shape) != 2 or inner.size != np.size(values) or outer.size not in (0, int(dense_shape[0]) + 1):
             raise InvalidArgument(
@@ -82,7 +88,10 @@ class SparseTensor:
     def blocksparse_from_numpy(
         cls, dense_shape: Sequence[int], values: np.ndarray, indices: np.ndarray, ort_device: OrtDevice
     ) -> SparseTensor:
-        """Make one of blocks, with their coordinates (int32)."""
+        """A tensor of dense_shape by blocks.
+
+        values: the blocks. indices: int32, their coordinates. ort_device: the CPU.
+        """
         places = _indices(indices, np.int32)
         return cls._made(OrtSparseFormat.ORT_SPARSE_BLOCK_SPARSE, dense_shape, values, (places,), ort_device)
 

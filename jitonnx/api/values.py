@@ -47,8 +47,9 @@ _PACKED_BITS = {
 class OrtValue:
     """A tensor, sparse or not, for which memory is there.
 
-    Made by the class methods, of which those that start from an array use its memory. OrtValue(another) shares the
-    other's. onnxruntime has an outer and an inner class of this name; here they are one.
+    Made by the class methods, of which those that start from an array use its memory. OrtValue(ortvalue) shares the
+    other's; numpy_obj and session are accepted, without effect. device_type, device_id, vendor_id, memory_info: of
+    the CPU, where the memory is. onnxruntime has an outer and an inner class of this name; here they are one.
     """
 
     _content: np.ndarray | SparseTensor | None
@@ -66,14 +67,14 @@ class OrtValue:
 
     @classmethod
     def of(cls, content: np.ndarray | SparseTensor | None, dtype: DType) -> OrtValue:
-        """A value of this content, as `_content` says. (Not in onnxruntime.)"""
+        """A value of this content, as `_content` says, of elements of dtype. (Not in onnxruntime.)"""
         made = cls.__new__(cls)
         made._content, made._dtype = content, dtype
         return made
 
     @classmethod
     def of_output(cls, array: Any, data_type: str) -> OrtValue:
-        """An output of a run, of this type in onnxruntime's words; None: not computed yet. (Not in onnxruntime.)
+        """An output of a run, of data_type in onnxruntime's words; None: not computed yet. (Not in onnxruntime.)
 
         NotImplemented for sequences, maps and optionals.
         """
@@ -90,7 +91,7 @@ class OrtValue:
     def ortvalue_from_numpy(
         cls, numpy_obj: Any, /, device_type: str | OrtDevice = "cpu", device_id: int = 0, vendor_id: int = -1
     ) -> OrtValue:
-        """A value that uses the array's memory: writes to one are seen in the other.
+        """A value that uses the memory of numpy_obj, an array: writes to one are seen in the other.
 
         Elements are copied where the array is not C-contiguous, not aligned or not in native byte order, and where it
         holds strings otherwise than as objects. Lists and numbers become arrays as NumPy makes them. RuntimeError for
@@ -106,7 +107,7 @@ class OrtValue:
 
     @classmethod
     def ortvalue_from_numpy_with_onnx_type(cls, data: np.ndarray, /, onnx_element_type: int) -> OrtValue:
-        """A value that uses the array's memory, whose bytes are elements of another type of the same size.
+        """A value that uses the memory of data, an array, whose bytes are elements of another type of the same size.
 
         onnx_element_type: as in onnx.TensorProto; BFLOAT16 (16) of uint16 for instance.
         """
@@ -149,7 +150,7 @@ class OrtValue:
 
     @classmethod
     def from_dlpack(cls, data: Any, /, is_bool: bool = False) -> OrtValue:
-        """A value that uses the memory of another library's tensor, or of a DLPack capsule.
+        """A value that uses the memory of data, another library's tensor, or a DLPack capsule.
 
         is_bool: a uint8 tensor holds bool. TypeError for what is no tensor; RuntimeError for tensors that are not the
         CPU's, or not contiguous.

@@ -80,7 +80,7 @@ def _key(code: KernelCode, target: Target) -> str:
 @functools.cache
 def _of_numba() -> str:
     """Numba's version and settings, without importing it, and a digest of what reads its modules."""
-    from jitonnx.codegen.functions.identity import surroundings
+    from jitonnx.support.identity import surroundings
 
     return surroundings() + source_digest(package_folder("jitonnx.codegen.functions"), cache=KernelCache())
 

@@ -240,6 +240,11 @@ class _Closed:
         self._run, self._graph, self._captured, self._sizes = run, graph, captured, sizes
 
     @property
+    def inputs(self) -> list[Type]:
+        """Those of its own inputs."""
+        return [value.type for value in self._graph.inputs[: len(self._graph.inputs) - len(self._captured)]]
+
+    @property
     def types(self) -> list[Type]:
         """Those of the outputs, with the sizes that are known."""
         return [substituted(value.type, self._sizes) for value in self._graph.outputs]

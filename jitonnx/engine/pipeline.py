@@ -287,6 +287,17 @@ class Engine(ModelEngine):
         resized = self.__dict__.get("_resized")
         return [] if resized is None else resized.known_shapes()
 
+    def step_shapes(self, outputs: Sequence[str]) -> list[Shapes]:
+        """Shapes of the inputs for each kind of step of a decoder; none for other models.
+
+        outputs: what the model calls its outputs.
+        """
+        if self._source is None or not any("past" in value.name for value in self._source.inputs):
+            return []
+        from jitonnx.engine.decoder_steps import step_shapes
+
+        return step_shapes(self._source, outputs, self.usual_sizes)
+
     def note_shapes(self, shapes: Iterable[Shapes]) -> None:
         """Count shapes as run, although nothing has been made for them."""
         for one in shapes:
@@ -358,7 +369,20 @@ class Engine(ModelEngine):
         if sizes is None:
             other = self._engines.first(lambda engine: engine._accepts(shapes))
             return None if other is None else other.runner(shapes)
-        return None if self.schedule is None else functools.partial(self._follow, sizes)
+        if self.schedule is None:
+            return None
+        follow = functools.partial(self._follow, sizes)
+        with fork_safety.critical:
+            from jitonnx.engine.straight_run import straight_run  # few models have nodes on the host
+        straight = straight_run(self.schedule, sizes)
+        if straight is None:
+            return follow
+
+        def run(inputs: Sequence[Any]) -> list[Any]:
+            outputs = straight(inputs)
+            return follow(inputs) if outputs is None else outputs
+
+        return run
 
     def times(self, inputs: Sequence[Any]) -> Times:
         """What the steps of a run take, of inputs as for `run`; where that is a single native call, `program` tells.

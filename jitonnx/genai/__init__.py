@@ -22,28 +22,29 @@ Tokenizers need the package `tokenizers`, chat templates `jinja2`: both come wit
 """
 
 from jitonnx.genai.config import Config
+from jitonnx.genai.engine import Engine, Request
 from jitonnx.genai.generator import Generator, GeneratorParams
 from jitonnx.genai.language_model import LanguageModel, Usage, load
 from jitonnx.genai.model import Adapters, Model
 from jitonnx.genai.tensors import NamedTensors, Tensor
 from jitonnx.genai.tokenizer import Tokenizer, TokenizerStream
-from jitonnx.genai.unsupported import (
-    Audios,
-    Engine,
+from jitonnx.genai.turns import (
     EngineCapabilities,
     EngineErrorCode,
     EngineEvent,
     EngineEventBuffer,
     EngineEventFlags,
     FinishReason,
+    RequestOptions,
+    TurnOptions,
+    TurnUsage,
+)
+from jitonnx.genai.unsupported import (
+    Audios,
     Images,
     MtpGenerator,
     MultiModalProcessor,
-    Request,
-    RequestOptions,
     StreamingProcessor,
-    TurnOptions,
-    TurnUsage,
     disable_telemetry_events,
     enable_telemetry_events,
     get_current_gpu_device_id,

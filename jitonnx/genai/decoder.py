@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -55,8 +55,10 @@ class Decoder:
             raise errors.NotImplemented(
                 f"the model has no inputs for caches among {', '.join(inputs)}: models without them are not supported"
             )
-        self.has_all_logits = outputs[self.logits].shape[1:2] != [1]
+        self.has_all_logits = not self.indices and outputs[self.logits].shape[1:2] != [1]
         """Whether there are logits of all tokens, or of the last one of each sequence."""
+        self.can_choose = self.has_all_logits or bool(self.indices)
+        """Whether logits can be had of any token that is read."""
         self.vocabulary = self._width(config, outputs[self.logits])
 
     def _width(self, config: Config, logits: Any) -> int:
@@ -102,15 +104,123 @@ def _dtype(name: str, text: str) -> DType:
     return _TEXTS[text]
 
 
+class Bound:
+    """Inputs and outputs of runs of some sequences, but for their caches, in memory that is bound once.
+
+    A step writes a token, and a mask that is one column longer. What is bound anew is the memory of a piece of another
+    length.
+    """
+
+    def __init__(self, decoder: Decoder, batch: int) -> None:
+        self.decoder, self.batch = decoder, batch
+        self.binding = decoder.session.io_binding()
+        self.ids = np.zeros((batch, 0), np.int64)
+        self.positions: np.ndarray | None = None
+        self._logits = np.zeros((batch, 0, 0), np.float32)
+        self._indices = np.zeros((batch, 0, 1), np.int64)
+        self._counters = [(self._counter(name), is_total) for name, is_total in decoder.counters]
+        self._outputs: list[str] = []
+        self.has_run = False
+
+    def bind_caches(
+        self, slots: Sequence[Slot], pasts: Mapping[str, OrtValue], presents: Mapping[str, OrtValue]
+    ) -> None:
+        """Have runs read and write other memory of caches."""
+        for slot in slots:
+            self.binding.bind_ortvalue_input(slot.past, pasts[slot.past])
+            self.binding.bind_ortvalue_output(slot.present, presents[slot.past])
+        if not self._outputs:
+            for name in self.decoder.others:
+                self.binding.bind_output(name)
+            self._outputs = [self.decoder.logits, *(slot.present for slot in slots), *self.decoder.others]
+
+    def fill(self, tokens: np.ndarray, lengths: np.ndarray, mask: np.ndarray, kept: np.ndarray) -> None:
+        """Set the inputs of a run.
+
+        tokens [batch, steps], the first of each sequence at the position that lengths [batch] tells; mask [batch, all
+        tokens]; kept [batch, any number]: which of the steps logits are wanted of.
+        """
+        decoder, steps = self.decoder, tokens.shape[1]
+        if steps != self.ids.shape[1] or kept.shape[1] != self._indices.shape[1]:
+            self._size(steps, kept.shape[1])
+        self.ids[...] = tokens
+        if self.positions is not None:
+            np.add(lengths[:, None], np.arange(steps), out=self.positions, casting="unsafe")
+        if decoder.mask:
+            self.binding.bind_cpu_input(decoder.mask, mask)
+        self._indices[:, :, 0] = kept
+        for counter, is_total in self._counters:
+            counter[...] = mask.shape[1] if is_total else mask.shape[1] - steps
+
+    def run(self, options: RunOptions | None) -> np.ndarray:
+        """Run the model. The logits, float32 [batch, kept, vocabulary], valid until the next run."""
+        decoder, kept = self.decoder, self._indices[:, :, 0]
+        self.has_run = True
+        decoder.session.run_with_iobinding(self.binding, options)
+        rows = self._logits
+        if rows.shape[1] > 1 and not decoder.indices:
+            rows = rows[np.arange(self.batch)[:, None], kept]
+        return _float32(rows, decoder.types[decoder.logits])
+
+    def output(self, name: str) -> np.ndarray:
+        """An output of the last run. InvalidArgument for an unknown one, and before the first run."""
+        outputs = dict(zip(self._outputs, self.binding.get_outputs(), strict=True)) if self.has_run else {}
+        if name not in outputs:
+            raise InvalidArgument(
+                f"there is no output {name!r}; these are: {', '.join(outputs) or 'none, as nothing was run'}"
+            )
+        return outputs[name].numpy()
+
+    def _counter(self, name: str) -> np.ndarray:
+        """Memory of an input that holds one number, bound."""
+        array = np.zeros([1] * self.decoder.ranks[name], self.decoder.numpy(name))
+        self.binding.bind_cpu_input(name, array)
+        return array
+
+    def _size(self, steps: int, kept: int) -> None:
+        """Have memory for runs of so many tokens, bound."""
+        decoder, batch = self.decoder, self.batch
+        self.ids = np.zeros((batch, steps), decoder.numpy(decoder.ids))
+        self.binding.bind_cpu_input(decoder.ids, self.ids)
+        if decoder.positions:
+            self.positions = np.zeros((batch, steps), decoder.numpy(decoder.positions))
+            self.binding.bind_cpu_input(decoder.positions, self.positions)
+        self._indices = np.zeros((batch, kept, 1), np.int64)
+        if decoder.indices:
+            self.binding.bind_cpu_input(decoder.indices, self._indices)
+        rows = kept if decoder.indices else steps if decoder.has_all_logits else 1
+        logits = OrtValue.ortvalue_from_shape_and_type(
+            (batch, rows, decoder.vocabulary), int(decoder.types[decoder.logits])
+        )
+        self.binding.bind_ortvalue_output(decoder.logits, logits)
+        self._logits = logits.numpy()
+
+
+def misfit(error: InvalidArgument, steps: int, before: int, *, in_place: bool) -> InvalidArgument:
+    """An error of a run with what may be the cause: not every model does all that there are options for."""
+    if before == 0 and in_place:
+        advice = (
+            "if the model does not write keys and values into the memory of the past ones, as GroupQueryAttention "
+            "does, set past_present_share_buffer to False"
+        )
+    elif before and steps > 1:
+        advice = (
+            f"if the model takes no more than one token behind {before} others, leave chunk_size out, and "
+            "append tokens once, or after rewind_to(0)"
+        )
+    else:
+        return error
+    return InvalidArgument(f"a run of {steps} tokens behind {before} failed; {advice}. {error.text}")
+
+
 class Steps:
     """Some sequences on their way through a decoder.
 
     Sequences of unequal length are padded behind their ends: their rows in caches follow each other nonetheless, and
     the next token's come behind the last one that is no padding.
 
-    All inputs and outputs lie in memory that stays, and are bound once: a step writes a token, and a mask that is one
-    column longer. What is bound anew is the memory of a piece of another length, of caches that have grown, and of all
-    caches of models that cannot update them in place.
+    Beside what `Bound` says, caches that have grown are bound anew, and all caches of models that cannot update them in
+    place.
     """
 
     def __init__(self, decoder: Decoder, batch: int, *, in_place: bool, limit: int) -> None:
@@ -121,20 +231,11 @@ class Steps:
         self.width = 0
         """Columns of the mask: tokens and padding."""
         self._lengths = np.zeros(batch, np.int64)
-        self._binding = decoder.session.io_binding()
+        self._bound = Bound(decoder, batch)
         self._extras: dict[str, np.ndarray] = {}
-        self._mask = self._ids = self._logits = np.zeros((batch, 0))
-        self._positions: np.ndarray | None = None
-        self._indices: np.ndarray | None = None
-        if decoder.indices:
-            self._indices = np.zeros((batch, 1, 1), np.int64)
-            self._binding.bind_cpu_input(decoder.indices, self._indices)
-        self._counters = [(self._counter(name), own) for name, own in decoder.counters]
-        self._count = 0
-        """The tokens of a run, in each sequence, that the memory of tokens and logits is for."""
+        self._mask = np.zeros((batch, 0))
         self._version = -1
         """Of the caches that are bound."""
-        self._outputs: list[str] = []
 
     # ------------------------------------------------------------ running
 
@@ -145,55 +246,39 @@ class Steps:
         counts [batch]: how many of each row are tokens, and not padding; None: all. InvalidArgument where the model
         has an input that nobody has set.
         """
-        steps = tokens.shape[1]
-        self._check_extras()
-        if counts is not None and not (self.decoder.has_all_logits or self.decoder.indices):
+        if counts is not None and not self.decoder.can_choose:
             raise errors.NotImplemented(
                 "the model gives logits of the last column alone (prune_lm_head), and sequences are padded there: "
                 "give those of equal length together"
             )
+        last = np.full(self.batch, tokens.shape[1] - 1) if counts is None else np.maximum(counts, 1) - 1
+        return self.read_kept(tokens, last[:, None], counts)[:, 0]
+
+    def read_kept(self, tokens: np.ndarray, kept: np.ndarray, counts: np.ndarray | None = None) -> np.ndarray:
+        """As `read`, the logits, float32 [batch, number, vocabulary], behind the tokens that kept [batch, number] tells
+        by their places among those that are read."""
+        steps = tokens.shape[1]
+        self._check_extras()
         self.caches.reserve(self.width, self.width + steps)
-        if steps != self._count:
-            self._size(steps)
-        self._ids[...] = tokens
-        if self._positions is not None:
-            np.add(self._lengths[:, None], np.arange(steps), out=self._positions, casting="unsafe")
-            if counts is not None:
-                self._positions[np.arange(steps) >= counts[:, None]] = 0
-        if self.decoder.mask:
-            self._binding.bind_cpu_input(self.decoder.mask, self._masked(steps, counts))
-        last = steps - 1 if counts is None else np.maximum(counts, 1) - 1
-        if self._indices is not None:
-            self._indices[:, 0, 0] = last
-        for counter, is_total in self._counters:
-            counter[...] = self.width + steps if is_total else self.width
+        self._bound.fill(tokens, self._lengths, self._masked(steps, counts), kept)
+        if counts is not None and self._bound.positions is not None:
+            self._bound.positions[np.arange(steps) >= counts[:, None]] = 0
         if self._version != self.caches.version:
-            self._bind_caches()
+            self._bound.bind_caches(self.decoder.slots, self.caches.values, self.caches.presents)
+            self._version = self.caches.version
         try:
-            self.decoder.session.run_with_iobinding(self._binding, self.run_options)
+            logits = self._bound.run(self.run_options)
         except InvalidArgument as error:
-            raise self._misfit(steps, error) from error
+            raise misfit(error, steps, self.width, in_place=self.caches.in_place) from error
         self.caches.advance()
         self.width += steps
         self._lengths += steps if counts is None else counts
-        rows = self._logits[np.arange(self.batch), last] if self._logits.shape[1] > 1 else self._logits[:, 0]
-        return _float32(rows, self.decoder.types[self.decoder.logits])
+        return logits
 
-    def _misfit(self, steps: int, error: InvalidArgument) -> InvalidArgument:
-        """An error of a run with what may be the cause: not every model does all that there are options for."""
-        if self.width == 0 and self.caches.in_place:
-            advice = (
-                "if the model does not write keys and values into the memory of the past ones, as GroupQueryAttention "
-                "does, set past_present_share_buffer to False"
-            )
-        elif self.width and steps > 1:
-            advice = (
-                f"if the model takes no more than one token behind {self.width} others, leave chunk_size out, and "
-                "append tokens once, or after rewind_to(0)"
-            )
-        else:
-            return error
-        return InvalidArgument(f"a run of {steps} tokens behind {self.width} failed; {advice}. {error.text}")
+    def shorten(self, tokens: int) -> None:
+        """`rewind`, where there are more tokens."""
+        if self.width > tokens:
+            self.rewind(tokens)
 
     def rewind(self, tokens: int) -> None:
         """Forget what comes behind the first `tokens`, where `Caches.can_rewind` says that this can be."""
@@ -208,7 +293,7 @@ class Steps:
         if name not in self.decoder.extras:
             known = ", ".join(self.decoder.extras) or "none"
             raise InvalidArgument(f"input {name!r} is none that can be set; these are: {known}")
-        self._binding.bind_cpu_input(name, value)
+        self._bound.binding.bind_cpu_input(name, value)
         self._extras[name] = value
 
     def get_input(self, name: str) -> np.ndarray:
@@ -218,10 +303,10 @@ class Steps:
             return self._extras[name]
         if name in self.caches.values:
             return self.caches.values[name].numpy()
-        if self._count and name == decoder.ids:
-            return self._ids
-        if self._count and name == decoder.positions and self._positions is not None:
-            return self._positions
+        if self._bound.has_run and name == decoder.ids:
+            return self._bound.ids
+        if self._bound.has_run and name == decoder.positions and self._bound.positions is not None:
+            return self._bound.positions
         if name == decoder.mask and name:
             return self._mask[:, : self.width]
         raise InvalidArgument(
@@ -230,12 +315,7 @@ class Steps:
 
     def get_output(self, name: str) -> np.ndarray:
         """An output of the last run. InvalidArgument for an unknown one, and before the first run."""
-        outputs = dict(zip(self._outputs, self._binding.get_outputs(), strict=True)) if self._count else {}
-        if name not in outputs:
-            raise InvalidArgument(
-                f"there is no output {name!r}; these are: {', '.join(outputs) or 'none, as nothing was run'}"
-            )
-        return outputs[name].numpy()
+        return self._bound.output(name)
 
     def _check_extras(self) -> None:
         for name in self.decoder.extras:
@@ -243,25 +323,6 @@ class Steps:
                 raise InvalidArgument(
                     f"input {name!r} of the model is not set: give it with Generator.set_model_input before tokens"
                 )
-
-    def _counter(self, name: str) -> np.ndarray:
-        """Memory of an input that holds one number, bound."""
-        array = np.zeros([1] * self.decoder.ranks[name], self.decoder.numpy(name))
-        self._binding.bind_cpu_input(name, array)
-        return array
-
-    def _size(self, steps: int) -> None:
-        """Have memory for runs of so many tokens, bound."""
-        decoder, binding, batch = self.decoder, self._binding, self.batch
-        self._ids = np.zeros((batch, steps), decoder.numpy(decoder.ids))
-        binding.bind_cpu_input(decoder.ids, self._ids)
-        if decoder.positions:
-            self._positions = np.zeros((batch, steps), decoder.numpy(decoder.positions))
-            binding.bind_cpu_input(decoder.positions, self._positions)
-        shape = (batch, steps if decoder.has_all_logits else 1, decoder.vocabulary)
-        logits = OrtValue.ortvalue_from_shape_and_type(shape, int(decoder.types[decoder.logits]))
-        binding.bind_ortvalue_output(decoder.logits, logits)
-        self._logits, self._count = logits.numpy(), steps
 
     def _masked(self, steps: int, counts: np.ndarray | None) -> np.ndarray:
         """The attention mask [batch, width + steps]; for one sequence a view of ones."""
@@ -273,19 +334,6 @@ class Steps:
             self._mask = larger
         self._mask[:, begin:end] = 1 if counts is None else np.arange(steps) < counts[:, None]
         return np.ascontiguousarray(self._mask[:, :end])
-
-    def _bind_caches(self) -> None:
-        """Bind what the caches are now."""
-        binding, caches, decoder = self._binding, self.caches, self.decoder
-        for slot in decoder.slots:
-            binding.bind_ortvalue_input(slot.past, caches.values[slot.past])
-            binding.bind_ortvalue_output(slot.present, caches.presents[slot.past])
-        if not self._outputs:
-            self._outputs = [decoder.logits, *(slot.present for slot in decoder.slots)]
-            for name in decoder.others:
-                binding.bind_output(name)
-            self._outputs += decoder.others
-        self._version = caches.version
 
 
 def _float32(rows: np.ndarray, dtype: DType) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Packages of the extra `jitonnx[genai]`, imported when they are needed."""
+"""Packages of extras, imported when they are needed."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ class MissingPackage(Fail, ImportError):
     """A package of the extra is not installed."""
 
 
-def needed(package: str, purpose: str) -> Any:
-    """A package of the extra. ImportError that says how to install it."""
+def needed(package: str, purpose: str, *, extra: str = "genai") -> Any:
+    """A package of an extra. ImportError that says how to install it."""
     try:
         return importlib.import_module(package)
     except ModuleNotFoundError as error:
         if error.name != package.partition(".")[0]:
             raise
-        raise MissingPackage(f"{purpose} needs the package {error.name!r}: pip install 'jitonnx[genai]'") from error
+        raise MissingPackage(f"{purpose} needs the package {error.name!r}: pip install 'jitonnx[{extra}]'") from error

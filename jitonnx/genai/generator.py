@@ -11,8 +11,10 @@ from jitonnx import errors
 from jitonnx.api.options import RunOptions
 from jitonnx.errors import InvalidArgument
 from jitonnx.genai.decoder import Steps
+from jitonnx.genai.guidance import Guide, check_kind
 from jitonnx.genai.model import Adapters, Model
 from jitonnx.genai.search import Random, SearchOptions, choose, penalise
+from jitonnx.genai.speculation import Draft, Lookup, Proposer, Speculation, SpeculativeOptions, check, check_draft
 from jitonnx.genai.tensors import NamedTensors, Tensor
 
 _LEAST_COLUMNS = 128
@@ -32,6 +34,11 @@ class GeneratorParams:
                 except InvalidArgument as error:
                     raise InvalidArgument(f"{model.config.name('search', name)}: {error.text}") from error
         self.options.max_length = self.options.max_length or model.context_length
+        self.guidance: tuple[str, str] | None = None
+        """What constrains the output. (Not in onnxruntime-genai.)"""
+        self.speculative = SpeculativeOptions()
+        """How tokens are proposed. (Not in onnxruntime-genai.)"""
+        self.draft: Model | None = None
 
     def set_search_options(self, **options: Any) -> None:
         """Set options by names (`SearchOptions`). InvalidArgument for unknown ones and wrong types."""
@@ -48,18 +55,32 @@ class GeneratorParams:
         return dataclasses.asdict(self.options)
 
     def set_guidance(self, type: str, data: str, enable_ff_tokens: bool = False) -> None:
-        """NotImplemented, unless nothing is asked for."""
+        """Constrain what is generated: type is "json_schema", "regex" or "lark_grammar"; "": nothing is constrained.
+
+        enable_ff_tokens: accepted without effect; tokens that the constraint leaves no choice of are generated one by
+        one. InvalidArgument for another type.
+        """
         if type or data:
-            raise errors.NotImplemented(f"set_guidance({type!r}): output that a grammar constrains is not implemented")
+            check_kind(type)
+        self.guidance = (type, data) if type else None
 
     def set_speculative_options(self, **options: Any) -> None:
-        """NotImplemented, unless nothing is asked for."""
-        if any(options.values()):
-            raise errors.NotImplemented(f"speculative decoding ({', '.join(options)}) is not implemented")
+        """Set options of speculative decoding by names (`SpeculativeOptions`). InvalidArgument for unknown ones and
+        values that are none."""
+        for name, value in options.items():
+            self.speculative.set(name, value)
 
     def get_speculative_options(self) -> dict[str, Any]:
-        """The options of speculative decoding, which there is none of."""
-        return {}
+        """The options of speculative decoding by names."""
+        return dataclasses.asdict(self.speculative)
+
+    def set_draft_model(self, model: Model) -> None:
+        """Have a smaller model of the same tokens propose tokens. (Not in onnxruntime-genai.)
+
+        InvalidArgument for a model of other tokens; NotImplemented for one that cannot be rewound.
+        """
+        check_draft(model, self.model)
+        self.draft = model
 
 
 class Generator:
@@ -71,11 +92,16 @@ class Generator:
     """
 
     def __init__(self, model: Model, params: GeneratorParams) -> None:
-        """InvalidArgument for options that do not go together, NotImplemented for beams."""
+        """InvalidArgument for options that do not go together, and for what is no constraint; NotImplemented for beams;
+        ImportError for a constraint without the package `llguidance`."""
         self.model = model
         self.options = options = dataclasses.replace(params.options)
         params.check()
         self._random = Random(options.random_seed)
+        self._guides = self._guided(params)
+        self._speculation = self._speculated(params, None)
+        self._behind: np.ndarray | None = None
+        """The logits behind the last token, where it was read before it was chosen."""
         self._steps = Steps(
             model.decoder, options.batch_size, in_place=options.past_present_share_buffer, limit=options.max_length
         )
@@ -123,8 +149,9 @@ class Generator:
             raise InvalidArgument(
                 f"logits have shape {list(given.shape)}: [{self.options.batch_size}, {width}] is needed"
             )
-        if self._unread:
+        if self._unread > 0:
             self._computed()
+        self._forget_ahead()
         self._logits = given.reshape(self.options.batch_size, width)
 
     def get_output(self, name: str) -> np.ndarray:
@@ -163,15 +190,13 @@ class Generator:
                 f"({self.options.max_length}): set max_length, up to the model's context_length "
                 f"({self.model.context_length}), or shorten the prompt"
             )
-        wrong = rows[(rows < 0) | (rows >= self.model.decoder.vocabulary)]
-        if wrong.size:
-            raise InvalidArgument(
-                f"token {wrong[0]} is none of the model's {self.model.decoder.vocabulary}: the tokenizer is another "
-                "model's"
-            )
+        self.model.check_tokens(rows)
+        self._forget_ahead()
         self._put(rows)
         self._next = rows[:, -1].astype(np.int32)
         self._ended[:] = False
+        for guide in self._guides:
+            guide.restart()
         try:
             self._logits = self._read()
         except BaseException:  # Ctrl-C, too: the sequences are as they were
@@ -193,15 +218,26 @@ class Generator:
         logits, options = self._computed(), self.options
         if options.changes_logits:
             penalise(logits, [row[: self._length] for row in self._tokens], options, self.model.ends)
+        for row, guide, ended in zip(logits, self._guides, self._ended, strict=False):
+            if not ended:
+                guide.mask(row)
         chosen = choose(logits, options, self._random, self._ended)
+        for token, guide, ended in zip(chosen.tolist(), self._guides, self._ended, strict=False):
+            if not ended:
+                guide.accept(token)
         self._logits = None
         if self._ended.any():
             chosen[self._ended] = self._pad
         for end in self.model.ends:
             self._ended |= chosen == end
         self._next = chosen
-        if not self._ended.all():
+        is_ended = bool(self._ended.all())
+        if not is_ended:
             self._put(chosen[:, None])
+        if self._speculation is not None:
+            self._behind = self._speculation.chosen(None if is_ended else int(chosen[0]))
+            if self._behind is None:
+                self._steps.shorten(self._length - (not is_ended))
 
     def rewind_to(self, new_length: int) -> None:
         """Forget what comes behind the first tokens.
@@ -222,8 +258,11 @@ class Generator:
                 f"Cannot rewind to {new_length} of {self._length} tokens: the model's states or windows no longer hold "
                 "what was there; rewind to 0 and append the tokens again"
             )
+        self._forget_ahead()
         # The last token is read again, for its logits.
         self._steps.rewind(max(new_length - 1, 0))
+        for guide in self._guides:
+            guide.rewind(self._length - new_length)
         self._length = new_length
         self._next = self._tokens[:, max(new_length - 1, 0)].copy()
         self._ended[:], self._logits = False, None
@@ -257,10 +296,18 @@ class Generator:
             if not self.can_rewind(same):
                 same = 0
         self.options = dataclasses.replace(params.options)
-        self._random = Random(self.options.random_seed)
+        self._random, self._guides = Random(self.options.random_seed), self._guided(params)
+        self._forget_ahead()
+        self._speculation = self._speculated(params, self._speculation)
         self.rewind_to(same)
         self.append_tokens(tokens[same:])
         return same
+
+    def _guided(self, params: GeneratorParams) -> list[Guide]:
+        """What constrains each sequence; none where nothing does."""
+        if params.guidance is None:
+            return []
+        return [Guide(self.model, *params.guidance) for _ in range(self.options.batch_size)]
 
     # ------------------------------------------------------------ more
 
@@ -298,8 +345,8 @@ class Generator:
         raise errors.NotImplemented("heads that predict several tokens (set_hidden_states) are not implemented")
 
     def get_speculative_stats(self) -> dict[str, Any]:
-        """Nothing: there is no speculative decoding."""
-        return {}
+        """How many tokens were proposed, and how many of them chosen; nothing where none are proposed."""
+        return self._speculation.stats() if self._speculation is not None else {}
 
     def _options_of_runs(self) -> RunOptions:
         if self._steps.run_options is None:
@@ -318,12 +365,53 @@ class Generator:
 
     def _computed(self) -> np.ndarray:
         """The logits for the next tokens."""
+        if self._logits is None and self._behind is not None:
+            self._logits, self._behind = self._behind, None
         if self._logits is None:
             if not self._unread:
                 what = "the sequences have ended" if self._length else "there are no logits yet"
                 raise InvalidArgument(f"{what}: call append_tokens before")
-            self._logits = self._read()
+            self._logits = self._read() if self._speculation is None else self._read_ahead(self._speculation)
         return self._logits
+
+    def _speculated(self, params: GeneratorParams, held: Speculation | None) -> Speculation | None:
+        """What proposes tokens; None where nothing does. held: that of before, whose model may have read what comes.
+
+        NotImplemented for what tokens cannot be proposed for.
+        """
+        options = params.speculative
+        if params.draft is None and not options.ngram_size:
+            return None
+        check(self.model.decoder, self.options.batch_size)
+        proposer: Proposer = Lookup(options.ngram_size)
+        if params.draft is not None:
+            before = held.proposer if held is not None else None
+            is_same = isinstance(before, Draft) and before.model is params.draft
+            proposer = before if is_same and before is not None else Draft(params.draft)
+        return Speculation(proposer, options.max_draft_tokens)
+
+    def _read_ahead(self, speculation: Speculation) -> np.ndarray:
+        """Run the model on the last token and on those that are proposed behind it; the logits behind the last one."""
+        if self._unread != 1:
+            return self._read()
+        before, tokens = self._steps.width, self._tokens[0, : self._length]
+        draft = speculation.propose(tokens, self.options.max_length - self._length - 1)
+        read = np.concatenate([tokens[-1:], draft])[None]
+        try:
+            logits = self._steps.read_kept(read, np.arange(read.shape[1])[None])[0]
+        except BaseException:
+            self._steps.rewind(before)
+            raise
+        speculation.begin(draft, logits[1:])
+        first: np.ndarray = logits[:1]
+        return first
+
+    def _forget_ahead(self) -> None:
+        """Forget what was read of tokens that are not chosen."""
+        if self._speculation is not None:
+            self._speculation.begin(self._next[:0], np.zeros((0, 0), np.float32))
+            self._behind = None
+            self._steps.shorten(self._length)
 
     @property
     def _unread(self) -> int:

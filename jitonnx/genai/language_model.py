@@ -12,11 +12,17 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
+from jitonnx import errors
 from jitonnx.errors import InvalidArgument
 from jitonnx.genai.config import Config
 from jitonnx.genai.generator import Generator, GeneratorParams
 from jitonnx.genai.model import Model
+from jitonnx.genai.speculation import check_draft
+from jitonnx.genai.stops import Stops
 from jitonnx.genai.tokenizer import Tokenizer
+
+_LOOKED_UP = 2
+"""Tokens that a prompt is looked through for."""
 
 
 @dataclass
@@ -37,25 +43,39 @@ class Usage:
         return self.generated_tokens / self.generated_seconds if self.generated_seconds else 0.0
 
 
-def load(folder: str | os.PathLike[str], *, threads: int | None = None) -> LanguageModel:
+def load(
+    folder: str | os.PathLike[str],
+    *,
+    threads: int | None = None,
+    draft: str | os.PathLike[str] | None = None,
+) -> LanguageModel:
     """A folder's model with its tokenizer. threads: of products and attention (default: as its configuration says).
+    draft: the folder of a smaller model of the same tokens, which proposes tokens (speculative decoding).
 
     NoSuchFile for files that are not there, InvalidArgument for those that do not go together, NotImplemented for
     models of several parts; ImportError without the package `tokenizers`.
     """
+    model = _model(folder, threads)
+    smaller = None if draft is None else _model(draft, threads)
+    if smaller is not None:
+        check_draft(smaller, model)
+    return LanguageModel(model, Tokenizer(model), smaller)
+
+
+def _model(folder: str | os.PathLike[str], threads: int | None) -> Model:
     config = Config(folder)
     if threads is not None:
         options = {"session_options": {"intra_op_num_threads": threads}}
         config.overlay(json.dumps({"model": {"decoder": options}}))
-    model = Model(config, last_logits=True)
-    return LanguageModel(model, Tokenizer(model))
+    return Model(config, last_logits=True)
 
 
 class LanguageModel:
-    """A model and a tokenizer. What a prompt has in common with the one before, and its answer, is not read again."""
+    """A model and a tokenizer, perhaps a draft model that proposes tokens. What a prompt has in common with
+    the one before, and its answer, is not read again."""
 
-    def __init__(self, model: Model, tokenizer: Tokenizer) -> None:
-        self.model, self.tokenizer = model, tokenizer
+    def __init__(self, model: Model, tokenizer: Tokenizer, draft: Model | None = None) -> None:
+        self.model, self.tokenizer, self.draft = model, tokenizer, draft
         self.usage = Usage()
         """Of the last answer; counted on while it streams."""
         self._kept: Generator | None = None
@@ -76,6 +96,8 @@ class LanguageModel:
         repetition_penalty: float | None = ...,
         stop: str | Sequence[str] = ...,
         seed: int | None = ...,
+        guidance: tuple[str, str] | None = ...,
+        prompt_lookup: int = ...,
         stream: Literal[False] = False,
     ) -> str: ...
 
@@ -92,6 +114,8 @@ class LanguageModel:
         repetition_penalty: float | None = ...,
         stop: str | Sequence[str] = ...,
         seed: int | None = ...,
+        guidance: tuple[str, str] | None = ...,
+        prompt_lookup: int = ...,
         stream: Literal[True],
     ) -> Iterator[str]: ...
 
@@ -107,15 +131,21 @@ class LanguageModel:
         repetition_penalty: float | None = None,
         stop: str | Sequence[str] = (),
         seed: int | None = None,
+        guidance: tuple[str, str] | None = None,
+        prompt_lookup: int = 0,
         stream: bool = False,
     ) -> str | Iterator[str]:
         """The text behind a prompt, or with `stream` an iterator over its pieces, as they come.
 
         prompt: a text, in front of which the tokenizer puts what it puts in front of texts, or the messages of a chat,
         [{"role": "user", "content": ...}], which the model's template makes a prompt of. temperature: 0 for the most
-        probable token each time; of a temperature, top_k, top_p, min_p and seed each makes tokens be drawn. What is
-        None is as the folder's configuration says; max_new_tokens: until the model ends or its context is full.
-        stop: texts at which to end, which are not given.
+        probable token each time; of a temperature, top_k, top_p, min_p and seed each makes tokens be drawn.
+        repetition_penalty: above 1 makes tokens that stand there already less probable. What is None is as the folder's
+        configuration says; max_new_tokens: until the model ends or its context is full. stop: texts at which to end,
+        which are not given. guidance: what the text has to be, as ("json_schema", ...), ("regex", ...) or
+        ("lark_grammar", ...), which needs the package `llguidance`. prompt_lookup: how many tokens at most are read
+        ahead where the last ones have stood before, as in answers that repeat their prompt: the text is the same, and
+        comes faster or, at times, slower.
 
         InvalidArgument for a prompt without tokens, or too long for the model, and for options that make no sense.
         """
@@ -134,9 +164,33 @@ class LanguageModel:
             params.set_search_options(do_sample=temperature != 0, **given)
         if repetition_penalty is not None:
             params.set_search_options(repetition_penalty=repetition_penalty)
+        if guidance is not None:
+            params.set_guidance(*guidance)
+        if prompt_lookup:
+            params.set_speculative_options(ngram_size=_LOOKED_UP, max_draft_tokens=prompt_lookup)
+        if self.draft is not None:
+            params.set_draft_model(self.draft)
         params.check()
         pieces = _until(self._pieces(params, tokens), stops)
         return pieces if stream else "".join(pieces)
+
+    def embed(self, tokens: np.ndarray) -> np.ndarray:
+        """What the model makes of tokens, int32 [tokens], a vector of length 1, float32 [size]: its last hidden state.
+
+        NotImplemented for a model that does not give hidden states. InvalidArgument as `generate`.
+        """
+        params = self._params(len(tokens), 1)
+        name = self.model.config.text("model", "decoder", "outputs", "hidden_states", default="hidden_states")
+        if name not in self.model.decoder.others:
+            raise errors.NotImplemented(
+                f"the model has no output {name!r}, and so no embeddings: onnxruntime-genai's model builder "
+                "writes it with include_hidden_states=true"
+            )
+        generator = Generator(self.model, params)
+        generator.append_tokens(tokens)
+        last = generator.get_output(name)[0, -1].astype(np.float32)
+        made: np.ndarray = last / max(float(np.linalg.norm(last)), 1e-12)
+        return made
 
     def _params(self, count: int, max_new_tokens: int | None) -> GeneratorParams:
         """The configuration's options, for so many tokens of a prompt."""
@@ -181,23 +235,13 @@ class LanguageModel:
 
 
 def _until(pieces: Iterator[str], stops: Sequence[str]) -> Iterator[str]:
-    """Pieces of text up to the first of some texts. What may be the beginning of one is held back."""
-    held = ""
+    """Pieces of text up to the first of some texts."""
+    text = Stops(stops)
     for piece in pieces:
-        held += piece
-        ends = [place for place in map(held.find, stops) if place >= 0]
-        if ends:
-            held = held[: min(ends)]
-            break
-        count = max((_overlap(held, stop) for stop in stops), default=0)
-        ready, held = held[: len(held) - count], held[len(held) - count :]
-        if ready:
+        if ready := text.push(piece):
             yield ready
+        if text.matched is not None:
+            break
     pieces.close()  # type: ignore[attr-defined]
-    if held:
-        yield held
-
-
-def _overlap(text: str, stop: str) -> int:
-    """How many characters at the end of a text begin a stop."""
-    return next((count for count in range(min(len(text), len(stop) - 1), 0, -1) if text.endswith(stop[:count])), 0)
+    if rest := text.rest():
+        yield rest

@@ -1,4 +1,4 @@
-"""Decoders that compute logits for one token of each sequence: of a prompt nobody reads those of the others.
+"""Decoders that compute logits for some tokens of each sequence: of a prompt nobody reads any but the last ones.
 
 The last product, that with the vocabulary, is some hundred megabytes of weights, and its result for a prompt of 500
 tokens as large. Exporters put it behind all tokens; here a GatherND goes in front of it.
@@ -13,7 +13,9 @@ from google.protobuf.message import DecodeError
 from jitonnx.proto import onnx_pb2
 
 INDICES = "jitonnx.genai.last"
-"""The input that is added: int64 [sequences, 1, 1], which token of each sequence it is."""
+"""The input that is added: int64 [sequences, number, 1], which tokens of each sequence they are."""
+
+_NUMBER = "jitonnx.genai.number"
 
 LARGEST_BYTES = 1 << 26
 """Of a file that is rewritten: weights lie outside of it, or there are few."""
@@ -24,8 +26,8 @@ _ELEMENTWISE = ("Add", "Cast", "Div", "Mul", "Tanh")
 
 
 def with_last_logits(data: bytes, ids: str, logits: str) -> bytes | None:
-    """A model whose `logits` are [sequences, 1, vocabulary], for the tokens that `INDICES` names; None where they are
-    not a product of something for each token, and for what is no model.
+    """A model whose `logits` are [sequences, number, vocabulary], for the tokens that `INDICES` names; None where they
+    are not a product of something for each token, and for what is no model.
 
     ids: the input that is [sequences, tokens].
     """
@@ -56,11 +58,11 @@ def with_last_logits(data: bytes, ids: str, logits: str) -> bytes | None:
     indices = graph.input.add(name=INDICES)
     indices.type.tensor_type.elem_type = onnx_pb2.TensorProto.INT64
     indices.type.tensor_type.shape.dim.add().CopyFrom(sequences[0])
-    for _ in range(2):
-        indices.type.tensor_type.shape.dim.add(dim_value=1)
+    indices.type.tensor_type.shape.dim.add(dim_param=_NUMBER)
+    indices.type.tensor_type.shape.dim.add(dim_value=1)
     dimension = output.type.tensor_type.shape.dim[1]
     dimension.Clear()
-    dimension.dim_value = 1
+    dimension.dim_param = _NUMBER
     stale = [one for one in graph.value_info if one.name in changed]
     for one in stale:
         graph.value_info.remove(one)

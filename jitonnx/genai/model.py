@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import numpy as np
+
 from jitonnx import errors
 from jitonnx.api.adapters import LoraAdapter
 from jitonnx.api.enumerations import GraphOptimizationLevel
@@ -49,6 +51,8 @@ class Model:
                 f"{config.name('model', 'context_length')} is {self.context_length}: it is the most tokens there can be"
             )
         self.decoder = Decoder(config, self._session(last_logits))
+        self.guided_tokens: Any = None
+        """The tokenizer as `Guide` has it, once there is one. (Not in onnxruntime-genai.)"""
         self.ends = config.tokens("model", "eos_token_id")
         """The tokens that end a sequence."""
         for token in self.ends:
@@ -67,6 +71,15 @@ class Model:
     def device_type(self) -> str:
         """Always "CPU"."""
         return "CPU"
+
+    def check_tokens(self, tokens: np.ndarray) -> None:
+        """InvalidArgument for tokens that the model does not have. (Not in onnxruntime-genai.)"""
+        vocabulary = self.decoder.vocabulary
+        wrong = tokens[(tokens < 0) | (tokens >= vocabulary)]
+        if wrong.size:
+            raise InvalidArgument(
+                f"token {wrong[0]} is none of the model's {vocabulary}: the tokenizer is another model's"
+            )
 
     def create_multimodal_processor(self) -> Any:
         """NotImplemented, always."""

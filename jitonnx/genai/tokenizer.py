@@ -33,7 +33,8 @@ class Tokenizer:
         config = source if isinstance(source, Config) else source.config if isinstance(source, Model) else None
         self.config = config = config or Config(source)  # type: ignore[arg-type]
         self.folder = os.path.join(config.folder, config.text("model", "tokenizer_dir"))
-        place = os.path.join(self.folder, FILE)
+        self.file = place = os.path.join(self.folder, FILE)
+        """(Not in onnxruntime-genai.)"""
         if not os.path.isfile(place):
             raise NoSuchFile(f"{self.folder} has no {FILE}: it comes with the model")
         package = needed("tokenizers", "a tokenizer")

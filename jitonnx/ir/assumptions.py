@@ -127,6 +127,12 @@ def solve(assumptions: Iterable[Pair], order: Iterable[str]) -> tuple[dict[str, 
     return values, used
 
 
+def contradictory(assumptions: Iterable[Pair], values: Mapping[str, DimLike]) -> bool:
+    """Whether one of the pairs cannot be equal where variables have these values, which others of them demand."""
+    differences = (substitute(a, values) - substitute(b, values) for a, b in assumptions)
+    return any(isinstance(difference, int) and difference != 0 for difference in differences)
+
+
 def _solution(difference: Dim, places: Mapping[str, int]) -> tuple[str, DimLike] | None:
     """The variable that must have a certain value for `difference` to be 0, and that value: a number or a variable."""
     names = sorted(variables(difference), key=lambda name: places.get(name, -1))

@@ -30,6 +30,11 @@ class Bodies:
         self._node, self.context, self._scope = node, context, scope
         self.graphs = list(node.bodies)
 
+    def inputs(self, index: int) -> list[Value]:
+        """A body's own inputs."""
+        inputs = self.graphs[index].inputs
+        return inputs[: len(inputs) - len(self._node.captured)]
+
     def infer(self, index: int, types: Sequence[Type]) -> list[Type]:
         """The types of a body's outputs, for these types of its own inputs."""
         body, captured = self.graphs[index], self._node.captured
@@ -164,14 +169,15 @@ def infer_bodies(node: Node, context: InferenceContext, scope: str) -> tuple[Typ
     return tuple(bodies.hidden(type) for type in types)
 
 
-def contents_taken(node: Node, scope: str, limit: int) -> tuple[np.ndarray | None, ...]:
-    """The elements of a node's outputs that are known before the run, as the body that it runs is and gives them.
+def contents_taken(node: Node, scope: str, limit: int, count: int) -> tuple[np.ndarray | None, ...]:
+    """The elements of a node's `count` outputs that are known before the run, as the body that it runs is and gives
+    them.
 
     limit: how many elements an output may have. None for others.
     """
     taken = node.operator.taken(*node.arguments)
     if taken is None:
-        return (None,) * len(node.bodies[0].outputs)
+        return (None,) * count
 
     def known(value: Value) -> bool:
         contents = value.contents

@@ -11,7 +11,7 @@ import os
 import warnings
 
 from jitonnx.errors import Error
-from jitonnx.ir.errors import GraphError, InferenceError
+from jitonnx.ir.errors import FunctionError, GraphError, InferenceError
 from jitonnx.support.background_jobs import StoppedError
 
 STRICT = "JITONNX_STRICT"
@@ -29,7 +29,7 @@ def is_defect(error: BaseException) -> bool:
     """Whether an error is one of our code, and not about the model, its inputs, the machine or the end of a run."""
     if not isinstance(error, Exception) or isinstance(error, (MemoryError, StoppedError)):
         return False
-    return not isinstance(error, (Error, GraphError, InferenceError)) or "Bug:" in str(error)
+    return not isinstance(error, (Error, FunctionError, GraphError, InferenceError)) or "Bug:" in str(error)
 
 
 def strict() -> bool:

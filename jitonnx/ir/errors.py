@@ -7,3 +7,7 @@ class GraphError(ValueError):
 
 class InferenceError(ValueError):
     """Inputs that an operator does not allow; whoever infers a graph adds the node's name and its inputs' types."""
+
+
+class FunctionError(TypeError):
+    """A user's function that cannot be compiled; the text names it, and says why and what would fit."""

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from jitonnx.ir.assumptions import Assumptions, Pair, replacements, solve
+from jitonnx.ir.assumptions import Assumptions, Pair, contradictory, replacements, solve
 from jitonnx.ir.dims import Dim, DimLike, rebuilt, substitute, taking, variable, variables
 from jitonnx.ir.graph import Graph, Node, Value
 from jitonnx.ir.types import TensorType, Type, contents_array, is_symbolic
@@ -94,12 +94,18 @@ def substituted(type: Type, values: Mapping[str, DimLike]) -> Type:
 
 
 def told_numbers(graph: Graph) -> dict[str, DimLike]:
-    """What variables that only a run tells have to be where the graph's assumptions take them to be numbers."""
+    """What variables that only a run tells have to be where the graph's assumptions take them to be numbers.
+
+    None where the assumptions contradict each other, as where one value is added to rows of 3 and of 2 elements: a run
+    finds that before it comes to the code, and gets a graph for sizes like its own.
+    """
     if not graph.bindings:
         return {}
     declared = [value.type for value in graph.inputs]
     own = {name for type in declared for dim in type.shape or () for name in variables(dim)}
     values, _ = solve(graph.assumptions, [*sorted(own), *sorted(graph.bindings.keys() - own)])
+    if contradictory(graph.assumptions, values):
+        return {}
     return {name: size for name, size in values.items() if isinstance(size, int) and name in graph.bindings}
 
 

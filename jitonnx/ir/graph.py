@@ -547,7 +547,7 @@ def infer(
             from jitonnx.ir.bodies import contents_taken, infer_bodies
 
             types = infer_bodies(node, context, f"{scope}{node.name}/")
-            contents = contents_taken(node, f"{scope}{node.name}/", CONTENTS_LIMIT)
+            contents = contents_taken(node, f"{scope}{node.name}/", CONTENTS_LIMIT, len(types))
         else:
             if any(value is not None and value.type == UNKNOWN for value in node.inputs):
                 return unranked(node.operator, node.inputs, wanted), (None,) * wanted

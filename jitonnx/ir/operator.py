@@ -113,6 +113,9 @@ class Operator:
     """ONNX's names of the attributes that are graphs, which the operator runs. `evaluate` is given, as `bodies`, a
     function for each, of a body's own inputs, which gives a list of its outputs. A trailing "?" marks one that may be
     absent: it then gives what it is given."""
+    declared_bodies: ClassVar[bool] = False
+    """The bodies' own inputs are of the types that the file declares for them, not of those of `body_inputs`, which is
+    for bodies that are absent."""
 
     @classmethod
     def upgrade(cls, node: RawNode) -> None:

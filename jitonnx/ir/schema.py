@@ -186,6 +186,8 @@ def _declared(entry: str, declaration: type[Operator], types: Mapping[str, froze
     plain = name.rstrip("?*")
     if kind and kind not in types and "(" not in kind:
         raise TypeError(f"{declaration.name} declares {entry!r}, but its `types` do not say what {kind} is")
+    if kind.startswith("tensor(") and kind not in _BY_TEXT:
+        raise TypeError(f"{declaration.name} declares {entry!r}, but there are no tensors of that type")
     kinds = _TENSORS if kind == _ANY else types.get(kind) or frozenset({_kind(kind)})
     optional, variadic = name.endswith("?"), name.endswith("*")
     return Parameter(plain, kind, kinds, optional=optional, variadic=variadic, homogeneous=bool(kind))

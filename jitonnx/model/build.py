@@ -66,8 +66,10 @@ class Builder:
     def __init__(self, model: ModelProto, reader: TensorReader, registry: Registry, *, in_order: bool) -> None:
         """model: as the checker found it sound. in_order: whether all its nodes are in topological order."""
         self._reader, self._registry, self._in_order = reader, registry, in_order
-        self.custom = False
-        """Whether a user's operator is among the nodes, or a function of a document that a user registered."""
+        self.custom = set[tuple[str, str]]()
+        """Users' operators among the nodes, by domain and name."""
+        self.documented = False
+        """Whether a function of a document that a user registered is among the nodes."""
         self._functions: dict[FunctionKey, FunctionProto] = {function_key(f): f for f in model.functions}
         self._opsets = Opsets.of(model)
         if model.ir_version < FIRST_IR_WITH_OPSETS and not self._opsets.versions:
@@ -163,8 +165,7 @@ class Builder:
         inputs; constants that it reads of these are constants of its own. outer: where it is written. user: where
         `node` stands, which may refer to it. ranked: whether the shapes of these values are told.
         """
-        initializers = set(initializer_names(proto))
-        own = [info for info in proto.input if info.name not in initializers]
+        own = _own_inputs(proto)
         if len(types) != len(own):
             raise InvalidGraph(
                 f"This is an invalid model. {describe(node)}: its graph {proto.name!r} has {len(own)} inputs, "
@@ -217,6 +218,8 @@ class Builder:
             if bound is None:
                 bodies.append(_passing_on(types, shared))
                 continue
+            if operator.declared_bodies:
+                types = [value_type(info.type, f"graph input {info.name!r}") for info in _own_inputs(bound.attribute.g)]
             build = functools.partial(self._body_of, bound.attribute.g, types, shared, bound.scope, scope, node)
             try:
                 bodies.append(build())
@@ -274,7 +277,7 @@ class Builder:
         found = self._registry.function(node.domain, node.op_type, version)
         if found is None:
             return None
-        self.custom = True
+        self.documented = True
         function: FunctionProto = found.function
         return function
 
@@ -350,7 +353,8 @@ class Builder:
         origin = (f"{scope.prefix}{node.name}" if node.name else where,)
         raw = self._raw(graph, node, scope, origin)
         operator = _valid(lambda: self._registry.build(raw, scope.opsets.versions.get(raw.domain, 1)), where)
-        self.custom |= is_custom(type(operator))
+        if is_custom(type(operator)):
+            self.custom.add((raw.domain, raw.operator))
         results = _failing(lambda: self._added(graph, operator, raw, origin, node, scope))
         scope.values.update((name, value) for name, value in zip(node.output, results, strict=False) if name)
 
@@ -445,6 +449,12 @@ _CONSTANTS: Mapping[str, Callable[[Any], np.ndarray]] = {
     "value_strings": lambda value: strings_of(value, (len(value),)),
 }
 """The attributes of Constant, and how each becomes an array."""
+
+
+def _own_inputs(proto: GraphProto) -> list[ValueInfoProto]:
+    """What a body is given by the node that runs it."""
+    initializers = set(initializer_names(proto))
+    return [info for info in proto.input if info.name not in initializers]
 
 
 def _passing_on(types: Sequence[Type], shared: Sequence[Value]) -> Graph:

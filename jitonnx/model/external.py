@@ -13,7 +13,7 @@ from pathlib import Path, PureWindowsPath
 
 from jitonnx.errors import Fail
 from jitonnx.proto import TensorProto
-from jitonnx.support.mapped_files import FileMap, content_of, file_of
+from jitonnx.support.mapped_files import DataFile, FileMap, OpenFile, file_of
 
 
 class ExternalData:
@@ -27,13 +27,15 @@ class ExternalData:
         self._folder = folder
         self._allowed = allowed or ((Path(os.path.realpath(folder)),) if folder is not None else ())
         self._maps: dict[Path, memoryview] = {}
+        self._identities: dict[Path, tuple[int, ...]] = {}
+        self._locations: dict[str, Path] = {}
         self.model = memoryview(b"")
         """The content of the model's own file."""
 
     @property
-    def used(self) -> bool:
-        """Whether anything was read from another file."""
-        return bool(self._maps)
+    def used(self) -> list[DataFile]:
+        """What was read from, as it was when it was opened."""
+        return [DataFile(location, self._identities[path]) for location, path in self._locations.items()]
 
     @property
     def files(self) -> list[FileMap]:
@@ -66,10 +68,12 @@ class ExternalData:
         path = self._path(location, what)
         if path not in self._maps:
             try:
-                with open(path, "rb") as file:
-                    self._maps[path] = content_of(file.fileno(), os.fspath(path))
+                file = OpenFile(os.fspath(path))
+                self._identities[path] = file.identity() or ()
+                self._maps[path] = file.content()
             except OSError as error:
                 raise Fail(f"{what}: the external data {location!r} cannot be read: {error.strerror}") from error
+        self._locations[location] = path
         return self._maps[path]
 
     def _path(self, location: str, what: str) -> Path:

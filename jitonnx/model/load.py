@@ -22,6 +22,7 @@ from jitonnx.ops.registry import Registry
 from jitonnx.ops.registry import registry as default_registry
 from jitonnx.proto import ModelProto
 from jitonnx.support import fork_safety
+from jitonnx.support.mapped_files import OpenFile
 from jitonnx.support.mapped_files import content_of as content_of_file
 from jitonnx.support.metadata import UNSET_VERSION, ModelMetadata
 
@@ -43,8 +44,8 @@ def load(
 ) -> Model:
     """Read, check and build a model.
 
-    source: a path (str or os.PathLike), the file's bytes (bytes, bytearray, memoryview), an open binary file, or a
-    ModelProto of jitonnx.proto or of the onnx package.
+    source: a path (str or os.PathLike), an `OpenFile` of one, the file's bytes (bytes, bytearray, memoryview), an open
+    binary file, or a ModelProto of jitonnx.proto or of the onnx package.
     external_data_folder: where the locations of external data start; by default the folder of the path.
     registry: the operators that the model may use.
     strict: outputs of other shapes than they are declared with are an error, and not only warned of.
@@ -94,7 +95,8 @@ def load(
         dimensions=builder.dimensions.original,
         external=reader.external.used,
         files=reader.external.files,
-        custom=builder.custom,
+        custom=frozenset(builder.custom),
+        documented=builder.documented,
         warnings=tuple(filter(None, texts)),
     )
 
@@ -155,6 +157,8 @@ def content_of(source: Any) -> tuple[memoryview, Path | None]:
     if isinstance(source, str | os.PathLike):
         path = Path(os.fsdecode(source))
         return _map(path, os.fspath(source)), path
+    if isinstance(source, OpenFile):
+        return source.content(), Path(source.path)
     if isinstance(source, bytes):
         return memoryview(source), None
     if isinstance(source, bytearray | memoryview):

@@ -16,7 +16,7 @@ from jitonnx.ir.graph import Graph, Value
 from jitonnx.ir.schema import text_of
 from jitonnx.ir.types import MapType, OptionalType, SequenceType, Shape, SparseTensorType, TensorType, Type
 from jitonnx.proto import TypeProto, ValueInfoProto
-from jitonnx.support.mapped_files import FileMap
+from jitonnx.support.mapped_files import DataFile, FileMap
 from jitonnx.support.metadata import ModelMetadata
 from jitonnx.support.records import dataclass
 
@@ -39,12 +39,14 @@ class Model:
     dimensions: dict[str, str] = field(default_factory=dict)
     """What the file calls every dimension variable of `graph`'s inputs; those that it does not call anything are not
     here. Several variables may be called "?" or the like."""
-    external: bool = False
-    """Some of its weights are in other files."""
+    external: Sequence[DataFile] = ()
+    """The other files that some of its weights are in."""
     files: Sequence[FileMap] = ()
     """The files whose content weights are read from where it lies."""
-    custom: bool = False
-    """Some of its operators are users'."""
+    custom: frozenset[tuple[str, str]] = frozenset()
+    """Those of its operators that are users', by domain and name."""
+    documented: bool = False
+    """Some of its nodes are functions of documents that users registered."""
     warnings: tuple[str, ...] = ()
     """What was warned of when it was loaded."""
 

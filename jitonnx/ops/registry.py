@@ -24,16 +24,11 @@ from jitonnx.ir.schema import Schema, check_types, count_faults, schemas_in, sch
 from jitonnx.ops.base import FLOATS, NUMBERS, Elementwise
 from jitonnx.ops.composite import Composite
 from jitonnx.ops.operator_sets import Declared, OperatorSet, declared_in, other_version
+from jitonnx.ops.registered import FOLDERS as FOLDERS
+from jitonnx.ops.registered import PutOff, hand_over, taken
+from jitonnx.ops.registered import canonical as canonical
 from jitonnx.support import fork_safety
 
-FOLDERS = {
-    "": "onnx",
-    "ai.onnx.ml": "ml",
-    "ai.onnx.preview": "preview",
-    "ai.onnx.preview.training": "training",
-    "com.microsoft": "microsoft",
-}
-"""The folder of each domain that comes with jitonnx. "" is ai.onnx."""
 WITHOUT_DECLARATION = {("", "Constant"), ("ai.onnx.preview.training", "Gradient")}
 """Operators that never become nodes: whoever builds the graph knows what to do with them."""
 
@@ -47,8 +42,8 @@ class Domain:
 
     def __init__(self, name: str, newest: int | None, families: Mapping[str, str]) -> None:
         self.name, self.newest = name, newest
-        self._operators: dict[str, str | type[Operator]] = {**families}
-        """Declarations by name, or the modules that they are to be read from."""
+        self._operators: dict[str, str | PutOff | type[Operator]] = {**families}
+        """Declarations by name, or the modules that they are to be read from, or what makes them."""
         self.sets: tuple[OperatorSet, ...] = ()
         """The versions that documents declare, oldest first."""
 
@@ -71,6 +66,10 @@ class Domain:
             if name not in declared:
                 raise LookupError(f"FAMILIES promises {name} in {found}, whose tuple OPERATORS does not name it")
             found = self._operators[name] = declared[name]
+        elif found is not None and not isinstance(found, type):
+            declaration = found.declaration()
+            complete(declaration)
+            found = self._operators[name] = declaration
         return found
 
     def __iter__(self) -> Iterator[type[Operator]]:
@@ -80,12 +79,12 @@ class Domain:
             assert found is not None, f"Bug: {name} is not declared"
             yield found
 
-    def add(self, declaration: type[Operator]) -> None:
+    def add(self, declaration: type[Operator] | PutOff) -> None:
         """Take a declaration in. ValueError for one of another domain, or of a name that is taken."""
         if canonical(declaration.domain) != self.name:
             raise ValueError(f"{declaration.name} is of domain {declaration.domain!r}, not of {self.name!r}")
         if declaration.name in self._operators:
-            raise ValueError(f"domain {self.name or 'ai.onnx'!r} has an operator {declaration.name} already")
+            raise taken(self.name, declaration.name)
         self._operators[declaration.name] = declaration
 
 
@@ -100,9 +99,10 @@ class Registry:
         self._domains: dict[str, Domain] = {}
         self._signatures: dict[tuple[str, str, int], Schema | None] = {}
 
-    def add(self, declaration: type[Operator]) -> None:
+    def add(self, declaration: type[Operator] | PutOff) -> None:
         """Take a user's declaration in. ValueError where its name is taken, TypeError where it lacks a part."""
-        complete(declaration)
+        if isinstance(declaration, type) or not isinstance(declaration, PutOff):
+            complete(declaration)
         own = self._own(canonical(declaration.domain))
         own.add(declaration)
         self._take(own)
@@ -265,11 +265,6 @@ def complete(declaration: type[Operator]) -> None:
     schemas_of(declaration)
 
 
-def canonical(domain: str) -> str:
-    """A domain's name as it is used here: "" for ai.onnx."""
-    return "" if domain == "ai.onnx" else domain
-
-
 @fork_safety.once
 def _built_in(name: str) -> Domain:
     place = f"jitonnx.ops.{FOLDERS[name]}"
@@ -338,3 +333,6 @@ def _convert(value: Any, annotation: Any, where: str) -> Any:
     if not isinstance(value, kind.read):
         raise GraphError(f"{where}: {value!r} given, {plain(annotation)} expected")
     return kind.convert(value)
+
+
+hand_over(registry)

@@ -67,7 +67,7 @@ def _planned(lowered: Lowered, target: Target, choices: Choices, apart: Collecti
     lowered = place_halves(lowered, takes_epilogue)
     asked = choices.precision == "bfloat16"
     if target.bfloat16_products and not plain:
-        packs = target.has_bfloat16_tiles
+        packs = target.bfloat16_products in ("tiles", "dots")
         outruns = functools.partial(outruns_dots, target=target, choices=choices)
         lowered = in_bfloat16(lowered, takes_epilogue, outruns, exactly=not asked, packs=packs)
     elif asked:

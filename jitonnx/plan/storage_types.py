@@ -98,7 +98,8 @@ def _behind_jumps(lowered: Lowered) -> set[Value | None]:
         if isinstance(computation, c.Map):
             decides |= statement.node.operator.name not in _CONTINUOUS and e.jumps(computation.expr)
         elif not isinstance(computation, _MOVES):
-            decides = not any(value.dtype.is_float for value in statement.outputs)
+            decides = isinstance(computation, c.UserKernel)  # of which nobody knows whether it jumps
+            decides |= not any(value.dtype.is_float for value in statement.outputs)
         if decides:
             deciding.update(statement.inputs)
     return deciding

@@ -6,15 +6,17 @@
     constants    from a page's beginning on, each aligned to 64 bytes
 
 Constants are used where they lie in the mapped file: they are read when a kernel first touches them, and processes that
-open the same file share them. Prologue, header and code are checked before any of the code is mapped; constants, which
-may be gigabytes, are only checked when the caller asks for it. docs/artifacts.md tells readers what to expect.
+open the same file share them. Those that kernels read as they lie in the files of the model may stay there
+(`DataFile`), where the model is at hand. Prologue, header and code are checked before any of the code is mapped;
+constants, which may be gigabytes, are only checked when the caller asks for it. docs/artifacts.md tells readers what
+to expect.
 """
 
 from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -22,7 +24,7 @@ import numpy as np
 from jitonnx.support import fork_safety
 from jitonnx.support.artifact_magic import MAGIC
 from jitonnx.support.digest import SHA256_BYTES, sha256, sha256_of_tensor
-from jitonnx.support.mapped_files import FileMap, content_of, file_of
+from jitonnx.support.mapped_files import DataFile, FileMap, OpenFile, content_of, file_of, identity_of
 from jitonnx.support.metadata import ModelMetadata
 from jitonnx.support.records import NamedTuple
 from jitonnx.support.trust import distrust
@@ -37,7 +39,7 @@ from .program import Flag, Program, Shapes, Steps, Tensors, TensorSpec, Wiring
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-FORMAT = 9
+FORMAT = 10
 PAGE_BYTES = 4096
 
 PROLOGUE = struct.Struct(f"<{len(MAGIC)}sIQQQ")
@@ -49,7 +51,7 @@ Bytes: TypeAlias = "npt.NDArray[np.uint8]"
 
 
 class ArtifactError(RuntimeError):
-    """A file that is no compiled model, is damaged, is not to be trusted, or was made for another CPU."""
+    """A file that is no compiled model, is damaged, is not to be trusted, or was made for another CPU or other data."""
 
 
 class Argument(NamedTuple):
@@ -74,6 +76,8 @@ class ModelInfo(NamedTuple):
     opsets: Mapping[str, int]
     warnings: Sequence[str]
     """What was warned of when it was loaded."""
+    operators: Mapping[str, str] = {}
+    """Users' operators in it, as "domain::name", each with a digest of what it is made of. In the model cache alone."""
 
 
 class SavedProgram(NamedTuple):
@@ -134,21 +138,27 @@ class Artifact:
     """An open artifact: its code is in memory, its constants are mapped. Made by `open_artifact`.
 
     name: its path, or what else to call it in messages.
+    data_path: gives where a file of the model that it was made of lies, by its location; None: that is not known.
     shapes: the shapes of the inputs of each program. parts: what serves others: those in `ranges`, or, if it is `open`,
     all that a part holds for. examples: shapes that the first part is not for, and others are.
     threads: those of a run if nobody says otherwise; 0: nobody did.
     addresses: where the functions of the code lie.
     """
 
-    def __init__(self, name: str, memory: Bytes, *, verify_constants: bool) -> None:
+    def __init__(
+        self, name: str, memory: Bytes, *, verify_constants: bool, data_path: Callable[[str], str] | None = None
+    ) -> None:
         self.name = name
         self._lines, self._front, code, self._memory = _parts(name, memory)
         front = self._front
         self.cpu = CpuNeeded(**{**front["cpu"], "features": tuple(front["cpu"]["features"])})
-        self._constants = self._located()
+        self.data_files = [DataFile(location, tuple(identity)) for location, identity in front["files"]]
+        """The model's files that its constants lie in, or were made of."""
         problem = self.cpu.problem()
         if problem:
             raise ArtifactError(f"{name} cannot run here: {problem}. Compile the model again for this machine")
+        self._data = self._opened_data(data_path)
+        self._constants = self._located()
         if verify_constants:
             self._verify()
         self.addresses = _linked(name, front["code"], code)
@@ -163,8 +173,13 @@ class Artifact:
 
     @property
     def file(self) -> FileMap | None:
-        """The mapped file that the constants lie in; None if they lie in memory."""
+        """The mapped file that its own constants lie in; None if they lie in memory."""
         return file_of(self._memory)
+
+    @property
+    def mapped_data(self) -> list[FileMap]:
+        """Those of the model's files that constants lie in."""
+        return [file for memory in self._data if (file := file_of(memory)) is not None]
 
     @property
     def writer(self) -> str:
@@ -180,7 +195,8 @@ class Artifact:
             for which in ("inputs", "overridable", "outputs", "declared_outputs")
         )
         metadata = ModelMetadata(**model["metadata"])
-        return ModelInfo(inputs, overridable, outputs, declared, metadata, model["opsets"], model["warnings"])
+        told = metadata, model["opsets"], model["warnings"], model["operators"]
+        return ModelInfo(inputs, overridable, outputs, declared, *told)
 
     def explanation(self) -> str:
         """What `jitonnx explain` printed when the artifact was made; "" if it was left out."""
@@ -242,11 +258,34 @@ class Artifact:
         return json.loads(self._lines[number])
 
     def _located(self) -> list[Bytes]:
-        """The constants, as bytes."""
-        constants = self._front["constants"]
-        if any(offset + nbytes > self._memory.nbytes for offset, nbytes in constants):
+        """The constants, as bytes. File 0 is this one, the others are those of the model."""
+        constants, memories = self._front["constants"], [self._memory, *self._data]
+        if any(offset + nbytes > memories[file].nbytes for file, offset, nbytes in constants):
             raise ArtifactError(f"{self.name} is damaged: a constant reaches beyond its end")
-        return [self._memory[offset : offset + nbytes] for offset, nbytes in constants]
+        return [memories[file][offset : offset + nbytes] for file, offset, nbytes in constants]
+
+    def _opened_data(self, data_path: Callable[[str], str] | None) -> list[Bytes]:
+        """What is in the model's files, nothing of those that no constant lies in.
+
+        ArtifactError for those that are not what they were when the artifact was made.
+        """
+        read = {file for file, _, _ in self._front["constants"]}
+        found: list[Bytes] = []
+        for number, (location, identity) in enumerate(self.data_files, 1):
+            if data_path is None:
+                raise ArtifactError(f"{self.name} needs files of the model that it was made of")
+            path = data_path(location)
+            content = np.zeros(0, np.uint8)
+            if number not in read:
+                same = identity_of(path) == identity
+            else:
+                file = OpenFile(path)
+                same = file.identity() == identity
+                content = np.frombuffer(file.content(), np.uint8) if same else content
+            if not same:
+                raise ArtifactError(f"{path} is not the file any more that {self.name} was made of")
+            found.append(content)
+        return found
 
     def _verify(self) -> None:
         """Compare all constants with their checksums, which reads the whole file."""
@@ -256,11 +295,17 @@ class Artifact:
                 raise _damaged(self.name, f"constant {number}")
 
 
-def open_artifact(source: str | os.PathLike[str] | bytes, *, verify_constants: bool = False) -> Artifact:
+def open_artifact(
+    source: str | os.PathLike[str] | bytes,
+    *,
+    verify_constants: bool = False,
+    data_path: Callable[[str], str] | None = None,
+) -> Artifact:
     """An artifact from its file, or from its bytes, which are taken to come from where the caller trusts.
 
     verify_constants: compare them with their checksums. It reads the whole file, at about 1 to 2 GB/s; without it a
     file is read as far as runs need it. A damaged constant gives wrong results, where damaged code could do anything.
+    data_path: as for `Artifact`, for one that leaves constants in the model's files.
 
     Raises ArtifactError, before any of its code is in memory, for what is damaged, was written by another format's
     writer, can be written by other users, or needs another CPU; OSError for a file that cannot be read.
@@ -278,7 +323,7 @@ def open_artifact(source: str | os.PathLike[str] | bytes, *, verify_constants: b
         if status.st_size < HEADER_OFFSET:
             raise _no_artifact(path)
         content = content_of(file.fileno(), path)
-    return Artifact(path, np.frombuffer(content, np.uint8), verify_constants=verify_constants)
+    return Artifact(path, np.frombuffer(content, np.uint8), verify_constants=verify_constants, data_path=data_path)
 
 
 def _parts(name: str, memory: Bytes) -> tuple[list[bytes], Any, Bytes, Bytes]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256  # OpenSSL's, which is fast
 from pathlib import Path
@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from jitonnx.support import fork_safety
 from jitonnx.support.artifact_magic import MAGIC
-from jitonnx.support.digest import SHA256_BYTES, sha256_of_tensor
+from jitonnx.support.digest import SHA256_BYTES
 from jitonnx.support.draws import is_state
 from jitonnx.support.kernel_cache import temporary_name
-from jitonnx.support.mapped_files import copied
+from jitonnx.support.mapped_files import DataFile, chunks, file_of, offset_in
 from jitonnx.target.cpu import CpuNeeded
 
 from .artifact import (
@@ -54,6 +55,7 @@ class ArtifactContents:
     explanation: what `jitonnx explain` prints.
     plans, schedules: those of the parts. parts: what serves the ranges of shapes.
     examples: given where parts serve all shapes that they hold for: some that the first one is not for.
+    files: of the model, which who opens the artifact has: constants that lie in them stay there.
     """
 
     writer: str
@@ -70,16 +72,24 @@ class ArtifactContents:
     parts: Sequence[Part] = ()
     ranges: Sequence[ShapeRange] = ()
     examples: Sequence[Shapes] | None = None
+    files: Sequence[DataFile] = ()
 
 
-def write(path: str | os.PathLike[str], contents: ArtifactContents, *, durable: bool = False) -> int:
+def write(
+    path: str | os.PathLike[str],
+    contents: ArtifactContents,
+    *,
+    durable: bool = False,
+    go_on: Callable[[], None] = lambda: None,
+) -> int:
     """Write an artifact, and return its size in bytes. The file appears whole, in the place of what was there before.
 
     durable: it is on the disk before it appears, so that it is whole also after the machine has lost its power.
+    go_on: called now and then; what it raises ends the writing, and nothing is left of it.
     It can be read by everybody and written by its owner, as far as the process's umask allows. OSError where it cannot
     be written.
     """
-    constants = _ConstantTable(contents.flags)
+    constants = _ConstantTable(contents.flags, contents.files, go_on)
     used = _used(contents)
     code, code_header = _code([contents.objects[symbol] for symbol in used], used, contents.driver)
     symbols = {symbol: number for number, symbol in enumerate(code_header["symbols"])}
@@ -97,6 +107,7 @@ def write(path: str | os.PathLike[str], contents: ArtifactContents, *, durable: 
         "examples": contents.examples,
         "model": {**contents.model._asdict(), "metadata": contents.model.metadata._asdict()},
         "code": code_header,
+        "files": contents.files,
         "constants": constants.rows,
         "checksums": lines.add(constants.checksums),
         "flags": [flag.text for flag in contents.flags],
@@ -120,7 +131,7 @@ def write(path: str | os.PathLike[str], contents: ArtifactContents, *, durable: 
     packed = lines.under(front)
     prologue = PROLOGUE.pack(MAGIC, FORMAT, len(packed), len(block), constants.size)
     begin = prologue + sha256(prologue + packed).digest() + packed + block
-    _replace(Path(path), begin, constants.placed, durable=durable)
+    _replace(Path(path), begin, constants, go_on, durable=durable)
     return len(begin) + constants.size
 
 
@@ -151,7 +162,7 @@ def _used(contents: ArtifactContents) -> list[str]:
     return list(dict.fromkeys([*of_programs, *(symbol for plan in contents.plans for symbol in plan.symbols)]))
 
 
-def _replace(path: Path, front: bytes, constants: Mapping[int, Array], *, durable: bool) -> None:
+def _replace(path: Path, front: bytes, constants: _ConstantTable, go_on: Callable[[], None], *, durable: bool) -> None:
     """Write under another name, then move to the place."""
     if not path.name:  # as of "", "." and "/"
         raise IsADirectoryError(errno.EISDIR, "that is a folder, not a file to write to", str(path))
@@ -160,29 +171,49 @@ def _replace(path: Path, front: bytes, constants: Mapping[int, Array], *, durabl
     temporary = path.with_name(temporary_name(path.name))
     try:
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-        with os.fdopen(handle, "wb") as file:
-            file.write(front)
-            for offset, array in constants.items():
-                file.write(bytes(len(front) + offset - file.tell()))
-                file.write(_octets(copied(array)))
+        try:
+            os.truncate(handle, len(front) + constants.size)
+            _write(handle, 0, front)
+            for offset, array in constants.placed.items():
+                place = len(front) + offset
+                for chunk in chunks(array):
+                    go_on()
+                    _write(handle, place, chunk)
+                    place += len(chunk)
             if durable:
-                file.flush()
-                os.fsync(file.fileno())
+                with fork_safety.safepoint:
+                    os.fsync(handle)
+        finally:
+            os.close(handle)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
 
 
-class _ConstantTable:
-    """Where constants go in the file: equal ones once, each aligned."""
+def _write(handle: int, place: int, data: bytes | memoryview) -> None:
+    """Write at a place of a file; what is skipped reads as zeros. A process may be forked meanwhile."""
+    left = memoryview(data)
+    with fork_safety.safepoint:
+        while left:
+            count = os.pwrite(handle, left, place)
+            left, place = left[count:], place + count
 
-    def __init__(self, flags: Sequence[Flag]) -> None:
+
+class _ConstantTable:
+    """Where constants go in the file: equal ones once, each aligned; those in files of the model stay there.
+
+    go_on: as of `write`.
+    """
+
+    def __init__(self, flags: Sequence[Flag], files: Sequence[DataFile], go_on: Callable[[], None]) -> None:
+        self._go_on = go_on
+        self._files = {file.identity: number for number, file in enumerate(files, 1)}
         # By address: what a program has may be a view of the word.
         self._flags = {address(flag.word): number for number, flag in enumerate(flags)}
         self._numbers: dict[int, int] = {}
         self._known: dict[bytes, int] = {}
-        self.rows: list[tuple[int, int]] = []
-        """Offset and bytes of each."""
+        self.rows: list[tuple[int, int, int]] = []
+        """File (0: this one), offset there and bytes of each."""
         self.checksums: list[str] = []
         self.placed: dict[int, Array] = {}
         self.size = 0
@@ -203,20 +234,28 @@ class _ConstantTable:
         ]
 
     def _add(self, array: Array) -> int:
-        digest = sha256_of_tensor(_octets(copied(array)))
+        digest = self._digest(array)
         if digest not in self._known:
             self._known[digest] = len(self.rows)
-            offset = -(-self.size // ALIGNMENT) * ALIGNMENT
-            self.rows.append((offset, array.nbytes))
             self.checksums.append(digest.hex())
-            self.placed[offset] = array
-            self.size = offset + array.nbytes
+            mapped = file_of(array)
+            number = 0 if mapped is None or mapped.identity is None else self._files.get(mapped.identity, 0)
+            if mapped is not None and number and array.flags.c_contiguous:
+                self.rows.append((number, offset_in(mapped, array), array.nbytes))
+            else:
+                offset = -(-self.size // ALIGNMENT) * ALIGNMENT
+                self.rows.append((0, offset, array.nbytes))
+                self.placed[offset] = array
+                self.size = offset + array.nbytes
         return self._known[digest]
 
-
-def _octets(array: Array) -> memoryview:
-    """The memory of a C-contiguous array."""
-    return array.reshape(-1).view(np.uint8).data
+    def _digest(self, array: Array) -> bytes:
+        digest = sha256()
+        for chunk in chunks(array):
+            self._go_on()
+            with fork_safety.safepoint:
+                digest.update(chunk)
+        return digest.digest()
 
 
 def _code(objects: Sequence[bytes], kernels: Sequence[str], driver: DriverCode) -> tuple[bytes, dict[str, Any]]:

@@ -28,6 +28,9 @@ a run of a small model takes."""
 EXIT_SECONDS = 2.0
 """How long the end of the interpreter waits for a job to notice that it is called off."""
 
+LAST_SECONDS = 10.0
+"""How long it waits for one that is always done."""
+
 
 class StoppedError(RuntimeError):
     """Work was called off before it was done."""
@@ -40,7 +43,7 @@ class Job(Generic[_T]):
     """
 
     def __init__(self, make: Callable[[threading.Event], _T], *, always: bool = False) -> None:
-        self._make, self._always = make, always
+        self._make, self.always = make, always
         self._outcome: tuple[_T | None, BaseException | None] | None
         self._ended: threading.Event
         self.stop: threading.Event
@@ -79,7 +82,7 @@ class Job(Generic[_T]):
         """Carry out the job, on the background thread."""
         with fork_safety.critical:
             try:
-                if self.stop.is_set() and not self._always:
+                if self.stop.is_set() and not self.always:
                     raise StoppedError("it was called off")
                 self._outcome = self._make(self.stop), None
             except BaseException as error:  # whoever asks for what was to be made meets it
@@ -186,7 +189,8 @@ class _Thread:
             if job is not None:
                 job.cancel()
         if thread is not None:
-            thread.join(EXIT_SECONDS)
+            last = any(job is not None and job.always for job in jobs)
+            thread.join(EXIT_SECONDS + LAST_SECONDS * last)
 
 
 def behind_runs() -> bool:

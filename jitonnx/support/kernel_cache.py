@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import stat
 import time
 import warnings
@@ -24,7 +25,9 @@ from jitonnx.support.records import NamedTuple
 from .digest import SHA256_BYTES, sha256
 
 DEFAULT_LIMIT = 1 << 30
-"""Bytes on disk above which the least recently used entries go."""
+"""Bytes of kernels on disk above which the least recently used go."""
+DEFAULT_MODEL_LIMIT = 16 << 30
+"""Bytes of whole models on disk above which the least recently used go; of what is free they take half at most."""
 
 _MAGIC = b"jitonnx1"
 _CHECKSUM_BYTES = SHA256_BYTES
@@ -47,7 +50,8 @@ class CacheWarning(UserWarning):
 class CacheInfo(NamedTuple):
     """What a cache holds: `entries` of `bytes` in all, kept in `directory`, or in memory where `problem` says why.
 
-    models: how many of the entries are whole compiled models.
+    limit: of the bytes of kernels. models, model_bytes: how many of the entries are whole compiled models, and their
+    bytes, of which there may be model_limit.
     """
 
     directory: Path
@@ -56,6 +60,8 @@ class CacheInfo(NamedTuple):
     limit: int
     problem: str | None
     models: int = 0
+    model_bytes: int = 0
+    model_limit: int = 0
 
 
 def default_directory() -> Path:
@@ -74,12 +80,17 @@ class KernelCache:
 
     `directory` is made if it is not there. Where it cannot be used (not writable, or writable by other users, or in a
     home that is not known) the cache lives in memory, with one `CacheWarning` a process that says what to do. `limit`
-    bounds the bytes it keeps.
+    bounds the bytes of kernels it keeps, `model_limit` those of whole models.
     """
 
-    def __init__(self, directory: str | os.PathLike[str] | None = None, limit: int = DEFAULT_LIMIT) -> None:
+    def __init__(
+        self,
+        directory: str | os.PathLike[str] | None = None,
+        limit: int = DEFAULT_LIMIT,
+        model_limit: int = DEFAULT_MODEL_LIMIT,
+    ) -> None:
         self.directory = default_directory() if directory is None else Path(directory)
-        self.limit = limit
+        self.limit, self._model_limit = limit, model_limit
         self._lock = fork_safety.lock()
         """Held where `_memory` and `_written` change."""
         self._memory: dict[str, bytes] = {}
@@ -154,19 +165,37 @@ class KernelCache:
         for path, _ in list(self._files(_MODEL)):
             if path.name.startswith(_model_name(place, "")) and path.name != name:
                 path.unlink(missing_ok=True)
-        self._shrink(written)
+        self._bound(_MODEL, self.model_limit)
+        self._remove_left()
         return written
+
+    @property
+    def model_limit(self) -> int:
+        """How many bytes of whole models are kept, as the disk is now; those that are kept already count as free."""
+        if self._problem:
+            return 0
+        free = shutil.disk_usage(self.directory).free + sum(status.st_size for _, status in self._files(_MODEL))
+        return min(self._model_limit, free // 2)
 
     def info(self) -> CacheInfo:
         """What the cache holds now."""
         with self._lock:
             sizes = [len(data) for data in self._memory.values()]
-        models = 0
+        models: list[int] = []
         if not self._problem:
             entries = list(self._entries())
             sizes += [status.st_size for _, status in entries]
-            models = sum(path.suffix == ".model" for path, _ in entries)
-        return CacheInfo(self.directory, len(sizes), sum(sizes), self.limit, self._problem, models)
+            models = [status.st_size for path, status in entries if path.suffix == ".model"]
+        return CacheInfo(
+            self.directory,
+            len(sizes),
+            sum(sizes),
+            self.limit,
+            self._problem,
+            len(models),
+            sum(models),
+            self.model_limit,
+        )
 
     def clear(self) -> int:
         """Remove all entries; returns how many there were. Other files in the folder stay."""
@@ -217,7 +246,7 @@ class KernelCache:
         self._shrink(len(content))
 
     def _shrink(self, written: int) -> None:
-        """Remove what was not used for longest while the folder is over the limit.
+        """Remove the kernels that were not used for longest while they are over the limit.
 
         Measuring the folder takes a system call a file, so it is done at the first write of a process, and then each
         time that it wrote a sixteenth of the limit.
@@ -227,13 +256,21 @@ class KernelCache:
                 self._written += written
                 return
             self._written = 0
-        entries = sorted(self._entries(), key=lambda entry: entry[1].st_mtime)
+        self._bound(_KERNEL, self.limit)
+        self._remove_left()
+
+    def _bound(self, pattern: str, limit: int) -> None:
+        """Remove what was not used for longest of the files with such names while they are over a limit."""
+        entries = sorted(self._files(pattern), key=lambda entry: entry[1].st_mtime)
         total = sum(status.st_size for _, status in entries)
         for path, status in entries:
-            if total <= self.limit:
+            if total <= limit:
                 break
             path.unlink(missing_ok=True)
             total -= status.st_size
+
+    def _remove_left(self) -> None:
+        """Remove what killed processes left."""
         oldest = time.time() - _TEMPORARY_LIFETIME
         for path, status in self._files(_TEMPORARY):
             if status.st_mtime < oldest:

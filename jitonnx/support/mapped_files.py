@@ -5,20 +5,22 @@ needed any more, and the pages would only count as memory of the process.
 
 A mapping shows what is written to its file, and pages behind the end of one that was cut off end the process when they
 are touched. So whoever reads a mapped file compares its size and time before, and behind, which `check_unchanged` does;
-and what runs read is copied where it is small. Of ours imports errors alone.
+and what runs read is copied where it is small. Of ours imports errors and records alone.
 """
 
 from __future__ import annotations
 
 import mmap
 import os
+import stat
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from jitonnx.errors import Fail
+from jitonnx.support.records import NamedTuple
 
 READ_BYTES = 1 << 20
 """Files of so many bytes are read: that takes 0.3 ms, a hundredth of the shortest start."""
@@ -26,10 +28,37 @@ COPIED_BYTES = 16 << 20
 """Weights that runs read where they lie are copied up to so many bytes of a plan: 0.4 ms of a start for each MB, most
 of it for new pages."""
 _HUGE_PAGE = 2 << 20
+_CHUNK_BYTES = 16 << 20
 
 
 class FileChangedError(Fail):
     """A mapped file was written to while a model was in use that reads it."""
+
+
+class DataFile(NamedTuple):
+    """A file that weights of a model were read from. location: what the model calls it, "" for the model's own file.
+
+    identity: what `identity_of` told when it was opened.
+    """
+
+    location: str
+    identity: tuple[int, ...]
+
+
+def identity_of(path: str | os.PathLike[str]) -> tuple[int, ...] | None:
+    """What changes whenever a file does: its place, size and times. None for what is no regular file."""
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):  # ValueError: a null character in the path
+        return None
+    return identity_in(found)
+
+
+def identity_in(found: os.stat_result) -> tuple[int, ...] | None:
+    """The same of what is known of a file."""
+    if not stat.S_ISREG(found.st_mode):
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 class FileMap(mmap.mmap):
@@ -40,13 +69,16 @@ class FileMap(mmap.mmap):
     """Whether runs read it where it lies."""
     number: int
     """A descriptor of it."""
+    identity: tuple[int, ...] | None
+    """As `identity_of` tells it, when it was mapped."""
 
     def note(self, name: str, number: int) -> None:
         """Note what the file is now. number: a descriptor, which stays the caller's."""
         self.name, self.is_read = name, False
         self.number = os.dup(number)
-        self._was = _state(self.number)
-        weakref.finalize(self, os.close, self.number)
+        self._was, self.identity = _state(self.number), identity_in(os.fstat(self.number))
+        # Not as the interpreter ends: jobs that end with it may read.
+        weakref.finalize(self, os.close, self.number).atexit = False
 
     def check(self) -> None:
         """FileChangedError if the file was written to since it was mapped."""
@@ -55,6 +87,29 @@ class FileMap(mmap.mmap):
                 f"{self.name} was written to while a model was in use that reads its weights there: make a new "
                 "session, and have a new file take the place of one in use (os.replace) instead of writing to it"
             )
+
+
+class OpenFile:
+    """A file that is held open: it can be read also when another has taken its place, or its name is gone.
+
+    OSError if it cannot be opened.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._number = os.open(path, os.O_RDONLY)
+
+    def identity(self) -> tuple[int, ...] | None:
+        """What `identity_of` tells, now."""
+        return identity_in(os.fstat(self._number))
+
+    def content(self) -> memoryview:
+        """What is in it, read or mapped."""
+        return content_of(self._number, self.path)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_number"):
+            os.close(self._number)
 
 
 def content_of(number: int, name: str) -> memoryview:
@@ -92,12 +147,31 @@ def copied(array: np.ndarray) -> np.ndarray:
     if file is None:
         return array
     if array.flags.c_contiguous:
-        content = _read(file.number, array.nbytes, array.ctypes.data - np.frombuffer(file, np.uint8).ctypes.data)
+        content = _read(file.number, array.nbytes, offset_in(file, array))
         file.check()
         return np.frombuffer(content, array.dtype).reshape(array.shape)
     made = np.array(array, order="C")
     file.check()
     return made
+
+
+def offset_in(file: FileMap, array: np.ndarray) -> int:
+    """Where in a mapped file an array begins that lies there, in bytes."""
+    return int(array.ctypes.data - np.frombuffer(file, np.uint8).ctypes.data)
+
+
+def chunks(array: np.ndarray) -> Iterator[memoryview]:
+    """The bytes of an array in row-major order, piece by piece. FileChangedError as for `copied`."""
+    file = file_of(array)
+    if file is None or not array.flags.c_contiguous:
+        octets = copied(array).reshape(-1).view(np.uint8).data
+        for begin in range(0, len(octets), _CHUNK_BYTES):
+            yield octets[begin : begin + _CHUNK_BYTES]
+        return
+    start = offset_in(file, array)
+    for begin in range(0, array.nbytes, _CHUNK_BYTES):
+        yield _read(file.number, min(_CHUNK_BYTES, array.nbytes - begin), start + begin)
+        file.check()
 
 
 def kept_apart(arrays: Sequence[Any]) -> list[Any]:

@@ -297,8 +297,8 @@ ATTENTION_FEW_ROWS = 6
 """Query rows up to which k and v are read where they lie, if their rows have unit stride. Measured with 12 heads of
 1024 keys: 0.41 of the time with copies for one row, 0.58 for three, 0.76 for six. [Zen 4; bench.operators
 attention/]"""
-ATTENTION_TILED_ROWS = 8
-"""Query rows from which on products in tile registers are faster. [Granite Rapids; bench.operators attention/
+ATTENTION_ROUNDED_ROWS = 8
+"""Query rows from which on products of bfloat16 are faster. [Granite Rapids; bench.operators attention/
 --precision bfloat16]"""
 INTEGER_FEW_ROWS = 2
 """Dot products of vectors are faster than tile registers up to so many rows: 2.1 instead of 3.8 microseconds for one

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from jitonnx.emit import llvm_ir, types
@@ -48,11 +49,11 @@ def build(spec: AttentionSpec, lanes: int, epilogue: Stage | None = None) -> Ker
         raise ValueError(f"Bug: tiles {spec.widths} wide are not made of vectors of {lanes}")
 
     def body(code: KernelBuilder, begin: SSAValue, end: SSAValue) -> None:
-        if spec.tiled:
-            from jitonnx.kernels.attention.amx import Tiled
+        if spec.rounded:
+            from jitonnx.kernels.attention.rounded import Rounded
 
-            with configured(code):
-                Tiled(code, spec, lanes, epilogue).emit(begin, end)
+            with configured(code) if spec.rounded == "tiles" else nullcontext():
+                Rounded(code, spec, lanes, epilogue).emit(begin, end)
         else:
             Attention(code, spec, lanes, epilogue).emit(begin, end)
 

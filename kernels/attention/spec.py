@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from jitonnx.emit.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.parts.layouts import LINE
@@ -10,7 +10,7 @@ from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
 from jitonnx.target import tuning
-from jitonnx.target.products import BFLOAT16
+from jitonnx.target.products import BFLOAT16, Bfloat16Products
 
 if TYPE_CHECKING:
     from jitonnx.target.machine import Target
@@ -24,7 +24,7 @@ PADDING = 16
 """Elements that rows of scores are longer than need be: rows a multiple of 4 KB apart would share cache sets. Also the
 rows that copying may write behind the last one."""
 BLOCK_ROWS = 32
-"""Query rows whose scores are held at a time where products are in tile registers."""
+"""Query rows whose scores are held at a time where products are of bfloat16."""
 STEP = 32
 """Elements of bfloat16 in a row of a tile."""
 
@@ -100,9 +100,10 @@ class AttentionSpec(KernelSpec):
     empty_rows_zero: bool = False
     in_place: bool = False
     """k_column and v_column are 1, and k and v are read where they lie by tiles of the last height."""
-    tiled: bool = False
-    """Operands of both products are rounded to bfloat16, sums are float32, in AMX's tile registers. k_column and
-    v_column are 1, rows[0] is the least number of rows that is done so, and fewer are done in place."""
+    rounded: Bfloat16Products | Literal[""] = ""
+    """Operands of both products are rounded to bfloat16, sums are float32: in AMX's tile registers ("tiles"), or by dot
+    products of pairs ("dots"); "": they are float32. If they are rounded, k_column and v_column are 1, rows[0] is the
+    least number of rows that is done so, and fewer are done in place."""
     stored: str = "float32"
     """What k and v lie as: float32, float16, bfloat16, int8 or int4. The latter are two a byte, each plus 8: byte i of
     a row has elements i and depth / 2 + i in its low and its high bits; strides are in bytes."""
@@ -119,7 +120,7 @@ class AttentionSpec(KernelSpec):
 
     @property
     def features(self) -> tuple[str, ...]:
-        return BFLOAT16["tiles"].features if self.tiled else ()
+        return BFLOAT16[self.rounded].features if self.rounded else ()
 
     def row_blocks(self, sizes: AttentionSizes) -> int:
         """Blocks that the query rows of a head are cut into, in whole tiles: only if there are few heads, and not so
@@ -130,7 +131,7 @@ class AttentionSpec(KernelSpec):
     @property
     def task_tiles(self) -> int:
         """Tiles of query rows that a task has at least when they are cut."""
-        return 2 * tuning.ATTENTION_TASK_TILES if self.tiled else tuning.ATTENTION_TASK_TILES
+        return 2 * tuning.ATTENTION_TASK_TILES if self.rounded else tuning.ATTENTION_TASK_TILES
 
     def tasks(self, sizes: AttentionSizes) -> int:
         if 0 in (sizes.batch, sizes.heads, sizes.queries, sizes.value_depth):
@@ -149,15 +150,15 @@ class AttentionSpec(KernelSpec):
     def scratch_bytes(self, sizes: AttentionSizes) -> int:
         """Panels of k and of v, a block's scores, a tile of results, a factor for each row."""
         keys, depth, value_depth = sizes.keys, sizes.depth, sizes.value_depth
-        if self.tiled:
-            k, v, q, scores, weights = self.tiled_bytes(keys, depth, value_depth)
+        if self.rounded:
+            k, v, q, scores, weights = self.rounded_bytes(keys, depth, value_depth)
             return k + v + q + scores + weights + BLOCK_ROWS * BLOCK_ROWS * 4 + BLOCK_ROWS * 4
         block = BLOCK_TILES * self.rows[0]
         panels = 0 if self.never_copies else self._panel_elements(keys, depth, value_depth)
         return 4 * (panels + block * (self.packed_columns(keys) + PADDING) + self.rows[0] * self.widths[0] + block)
 
-    def tiled_bytes(self, keys: Any, depth: Any, value_depth: Any) -> tuple[Any, ...]:
-        """Bytes of k, v, and of a block's rows of q, scores and weights, in scratch memory, where that is tiled."""
+    def rounded_bytes(self, keys: Any, depth: Any, value_depth: Any) -> tuple[Any, ...]:
+        """Bytes of k, v, and of a block's rows of q, scores and weights, in scratch memory, where these are rounded."""
         deep, long, wide = (-(-size // STEP) * STEP for size in (depth, keys, value_depth))
         q, scores, weights = deep * 2 + LINE, (long + PADDING) * 4, long * 2 + LINE
         return long * deep * 2, long * wide * 2, q * BLOCK_ROWS, scores * BLOCK_ROWS, weights * BLOCK_ROWS
@@ -218,12 +219,12 @@ def choose(
     if keys is not None and part is not None and max(keys, part) <= min(used):
         used = [min(used)]
     rows: tuple[int, ...] = (6, 1) if queries is None else (min(6, max(1, queries)),)
-    tiles = rounded and rows_lie and not packed and target.has_bfloat16_tiles
-    if tiles and (queries is None or queries >= tuning.ATTENTION_TILED_ROWS):
-        rows = (tuning.ATTENTION_TILED_ROWS, 1) if queries is None else (tuning.ATTENTION_TILED_ROWS,)
+    products = target.bfloat16_products if rounded and rows_lie and not packed else ""
+    if products in ("tiles", "dots") and (queries is None or queries >= tuning.ATTENTION_ROUNDED_ROWS):
+        rows = (tuning.ATTENTION_ROUNDED_ROWS, 1) if queries is None else (tuning.ATTENTION_ROUNDED_ROWS,)
         widths = tuple(sorted(set(used), reverse=True))
         in_place = queries is None
-        return AttentionSpec(rows, widths, mask, causal, empty_rows_zero, in_place, tiled=True, stored=stored)
+        return AttentionSpec(rows, widths, mask, causal, empty_rows_zero, in_place, products, stored)
     in_place = rows_lie and (queries is None or queries <= tuning.ATTENTION_FEW_ROWS)
     widths = tuple(sorted(set(used), reverse=True))
     return AttentionSpec(rows, widths, mask, causal, empty_rows_zero, in_place, stored=stored)

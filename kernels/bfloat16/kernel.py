@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 from jitonnx.emit import types
 from jitonnx.emit.builder import Kernel, KernelBuilder, Pointer, Variable, remainder, smaller
 from jitonnx.emit.epilogue import Epilogue, Stage
 from jitonnx.emit.ssa import SSAValue
-from jitonnx.kernels.bfloat16.dots import RowSums
+from jitonnx.kernels.bfloat16.dots import in_vectors, row_sums
 from jitonnx.kernels.bfloat16.matrices import HEIGHTS, Sums
 from jitonnx.kernels.bfloat16.spec import STRIP, Bfloat16Buffers, Bfloat16Spec, BfmmlaSpec, DotsSpec
 from jitonnx.kernels.parts.amx_kernel import AmxKernel, Block
@@ -108,36 +109,27 @@ class DotsKernel(Bfloat16Kernel):
         pace: SSAValue,
     ) -> None:
         """Rows first, …, last - 1 of the task times one panel: the highest tiles, then those for what remains."""
-        code = self.code
-        w = self.right(matrix).at(column / self.spec.width * (self.steps * (self.spec.width * LINE)))
-        if self.spec.by_taps:
-            width, across = self.size.out_width, self.across
-            with code.loop((last + (across - 1)) / across, first / across) as line:
-                start = line * across
-                self._tiles(matrix, pixel + line * width - start, start, start + width, count, column, w)
-        else:
-            self._tiles(matrix, pixel, first, last, count, column, w)
-
-    def _tiles(
-        self,
-        matrix: SSAValue,
-        pixel: SSAValue,
-        first: SSAValue,
-        last: SSAValue,
-        count: SSAValue,
-        column: SSAValue,
-        w: Pointer,
-    ) -> None:
-        """Rows first, …, last - 1, of which row r is output pixel `pixel` + r."""
         code, heights, done = self.code, self._dots.heights, first
+        panel_bytes = self.steps * (self.spec.width * LINE)
+        w = self.right(matrix).at(column / self.spec.width * panel_bytes)
         for number, height in enumerate(heights):
             high = (last - done + (height - 1 - heights[-1])) / height * height
             end = last if number == len(heights) - 1 else done + high
             with code.loop(end, done, height) as r:
                 x, pitch = self.tile(matrix, pixel, r, count)
                 arguments: list[SSAValue | Pointer] = [matrix, pixel + r, last - r, column, x, pitch, w]
+                if not self.spec.prefetch_distance:
+                    arguments += self._next_panel(w, r - first, last - first)
                 code.subroutine(f"tile.{height}", arguments, self._writing(height), inline=False)
             done = end
+
+    def _next_panel(self, w: Pointer, r: SSAValue, count: SSAValue) -> tuple[Pointer, SSAValue]:
+        """The part of the panel behind this one that the tile of rows from `r` on, of `count`, asks for, and how many
+        bytes of it with each word: all tiles share it."""
+        spec = self._dots
+        each = (count + (4 * spec.width * spec.heights[0] - 1)) / count
+        words = self.steps * (LINE // 4)
+        return w.at(words * (4 * spec.width) + r / spec.heights[0] * (words * each)), each
 
     def _writing(self, height: int) -> Callable[..., None]:
         def write(
@@ -149,8 +141,9 @@ class DotsKernel(Bfloat16Kernel):
             x: Pointer,
             pitch: SSAValue,
             w: Pointer,
+            *ahead: Any,
         ) -> None:
-            self.inner(code)._write_tile(height, matrix, row, live, column, x, pitch, w)
+            self.inner(code)._write_tile(height, matrix, row, live, column, x, pitch, w, *ahead)
 
         return write
 
@@ -164,22 +157,16 @@ class DotsKernel(Bfloat16Kernel):
         x: Pointer,
         pitch: SSAValue,
         w: Pointer,
+        *ahead: Any,
     ) -> None:
         """A tile: its sums, the epilogue, and into y. live: the rows of it that count."""
         code, size, lanes = self.code, self.size, self.epilogue.lanes
-        sums = RowSums(code, height, self.spec.width)
-        if self.spec.by_taps:
-            done = code.variable(code.integer(0))
-            with self.each_step() as offset:
-                sums.add(x.at(offset), pitch, w.at(done.get() * (self.spec.width * LINE)), code.integer(LINE // 4))
-                done.set(done.get() + 1)
-        else:
-            sums.add(x, pitch, w, (self.elements + 1) / 2)
+        sums = row_sums(code, (height, self.spec.width), x, pitch, w, (self.elements + 1) / 2, *ahead)
         emit_finish(
             code,
             self.epilogue,
             shape=(height, self.spec.width // lanes),
-            sums=sums.vectors(lanes),
+            sums=in_vectors(code, sums, lanes),
             c=self.result(matrix).at(row * size.y_pixel + column).value,
             ldc=size.y_pixel.value,
             active=(size.out_channels - column).value,

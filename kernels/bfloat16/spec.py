@@ -13,9 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from jitonnx.emit.arguments import Arguments, Buffer, result
-from jitonnx.kernels.parts.amx_products import AmxSizes, AmxSpec, RowsWay, chosen, whole, written_out
+from jitonnx.kernels.parts.amx_products import AmxSizes, AmxSpec, RowsWay, chosen, written_out
 from jitonnx.kernels.parts.bfloat16 import rounded
-from jitonnx.kernels.parts.sizes import larger
 from jitonnx.support.records import dataclass
 from jitonnx.target import tuning
 from jitonnx.target.products import BFLOAT16, Bfloat16Products
@@ -90,15 +89,16 @@ class BfmmlaSpec(Bfloat16Spec):
 
 @dataclass(frozen=True)
 class DotsSpec(Bfloat16Spec):
-    """Sums by dot products of pairs of numbers, in vector registers through to the epilogue.
+    """Sums by dot products of pairs of numbers, in vector registers through to the epilogue. The way is not "padded".
 
-    Nothing is asked for ahead: `fetched` is 0.
+    Of weights that do not stay in the second-level cache the next panel is asked for at an even pace.
     """
 
     heights: tuple[int, ...] = (6,)
     """Rows of a tile: the usual, and what does for those that are left."""
 
     GFLOPS, FIGURES = tuning.PAIR_PRODUCTS.gflops, tuning.PAIR_PRODUCTS
+    ACROSS = True
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -111,9 +111,6 @@ class DotsSpec(Bfloat16Spec):
     @property
     def near_rows(self) -> int:
         return _UNIT_ROWS
-
-    def near_group(self, unit: Any) -> Any:
-        return whole(self.near_rows, larger(unit, 1)) if self.by_taps else self.near_rows
 
     @property
     def packing(self) -> tuple[str, bool, int]:
@@ -130,11 +127,11 @@ _TILES_OF_DOTS = {64: 6, 48: 8, 32: 12, 16: 16}
 """Columns of a panel, and the rows of a tile: 24 sums of 32 registers, or 16."""
 
 
-def _choose_dots(way: RowsWay, columns: int, weight_bytes: int, rows: int | None) -> dict[str, Any]:
+def choose_dots(columns: int, weight_bytes: int, rows: int | None) -> dict[str, Any]:
     """The widest panel that pads columns least, and tiles of the height that leaves the rows least."""
     width = min(_TILES_OF_DOTS, key=lambda width: -(-columns // width) * width)
     most = _TILES_OF_DOTS[width]
-    if rows is None or way == "padded":
+    if rows is None:
         heights: tuple[int, ...] = (most, 2)
     elif rows <= most:
         heights = (max(rows, 1),)
@@ -158,7 +155,7 @@ def choose(
     """
     weight_bytes = math.prod(taps) * columns * 2
     if products == "dots":
-        blocks = _choose_dots(way, columns, weight_bytes, rows)
+        blocks = choose_dots(columns, weight_bytes, rows)
         return DotsSpec(way, x_type=x_type, result=result, window=written_out(way, taps, STEP), **blocks)
     blocks = chosen(way, columns, weight_bytes, rows if products == "tiles" else None)
     if products == "tiles":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitonnx.kernels.bfloat16.spec import Bfloat16Buffers, Bfloat16Spec
+from jitonnx.kernels.bfloat16.spec import Bfloat16Buffers, Bfloat16Spec, DotsSpec, choose_dots
 from jitonnx.kernels.parts.amx_matrices import (
     AmxMatricesSizes,
     OfMatrices,
@@ -16,7 +16,7 @@ from jitonnx.kernels.parts.amx_products import RowsWay
 from jitonnx.kernels.parts.layouts import UnaryBuffers
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
-from jitonnx.target.products import BFLOAT16
+from jitonnx.target.products import BFLOAT16, Bfloat16Products
 
 _BYTES = {"bfloat16": 2, "float32": 4}
 
@@ -48,6 +48,11 @@ class Bfloat16MatricesSpec(OfMatrices, Bfloat16Spec):
 
 
 @dataclass(frozen=True)
+class DotMatricesSpec(Bfloat16MatricesSpec, DotsSpec):
+    """The same by dot products of pairs of numbers."""
+
+
+@dataclass(frozen=True)
 class Bfloat16PackingSpec(KernelSpec):
     """y[matrix] = x[matrix], packed as `Bfloat16Spec.pack` does it, one after the other. A task is some panels."""
 
@@ -56,6 +61,8 @@ class Bfloat16PackingSpec(KernelSpec):
     """float32 or bfloat16."""
     by_column: bool
     """As `MatricesSpec` has it."""
+    products: Bfloat16Products = "tiles"
+    """Of what kind they are packed for, "tiles" or "dots"."""
 
     BUFFERS = UnaryBuffers
     SIZES = PackingSizes
@@ -63,7 +70,7 @@ class Bfloat16PackingSpec(KernelSpec):
 
     @property
     def features(self) -> tuple[str, ...]:
-        return BFLOAT16["tiles"].features
+        return BFLOAT16[self.products].features
 
     def tasks(self, sizes: PackingSizes) -> int:
         return packing_tasks(sizes, self.width)
@@ -74,6 +81,7 @@ class Bfloat16PackingSpec(KernelSpec):
 
 
 def choose_matrices(
+    products: Bfloat16Products,
     way: RowsWay,
     extents: tuple[int, int, int],
     columns: int | None,
@@ -87,10 +95,15 @@ def choose_matrices(
     """The kernel for products of (rows, columns, elements that are summed up), as far as these are known, else as they
     usually are.
 
-    columns: as far as they are known. packs: whether tasks pack w, which lies as w_type.
+    products: "tiles" or "dots". columns: as far as they are known. packs: whether tasks pack w, which lies as w_type.
     """
     m, n, k = extents
-    blocks = blocks_of_matrices(way, m, columns, n * k * 2, packs=packs)
-    return Bfloat16MatricesSpec(
-        way, x_type=x_type, result=result, w_type=w_type if packs else "", by_column=by_column, **blocks
-    )
+    given: dict[str, Any] = {
+        "x_type": x_type,
+        "result": result,
+        "w_type": w_type if packs else "",
+        "by_column": by_column,
+    }
+    if products == "dots":
+        return DotMatricesSpec(way, **given, **choose_dots(columns or n, 0 if packs else n * k * 2, m))
+    return Bfloat16MatricesSpec(way, **given, **blocks_of_matrices(way, m, columns, n * k * 2, packs=packs))

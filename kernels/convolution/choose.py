@@ -1,6 +1,6 @@
 """Which kernel for which convolution, and with which tile: by the machine's registers and caches, and counts of work.
 
-`choose_convolution`, `choose_depthwise_planes` and `choose_transposed` answer for a layer's sizes.
+`choose_convolution`, `choose_depthwise_planes`, `choose_transposed` and `choose_narrow` answer for a layer's sizes.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from jitonnx.kernels.convolution.narrow_spec import NarrowSpec
 from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK
 from jitonnx.kernels.convolution.spec import (
     DepthwisePlanesSpec,
@@ -34,6 +35,11 @@ channels, a vector of AVX-512, the direct kernel needs no permutations and is as
 
 _DIRECT_SHARE = 0.9
 """Winograd is to take no more than so much of the time of direct sums."""
+_NARROW_OUTPUTS, _NARROW_STEP = 8, 256
+"""Output channels of a group that `NarrowSpec` is for at most, and multiply-adds that are spelled out."""
+_NARROW_COST, _NARROW_COST_TRANSPOSING = 1.25, 2.0
+"""What its multiply-adds cost beside others, if x lies in planes and if not."""
+
 _REST_SUMS = 8
 """Sums of the tiles that end rows: no fewer, or a core would wait for its results."""
 
@@ -333,6 +339,49 @@ def choose_transposed(
         prefetch_distance=prefetch_distance,
         rest=0 if phase_width is None else _rest(phase_width, pixels, vectors, target),
         strides=strides,
+    )
+
+
+def choose_narrow(
+    columns: tuple[int, int, int],
+    row_stride: int,
+    groups: int,
+    out_channels: int,
+    out_size: tuple[int | None, int | None],
+    target: Target,
+    *,
+    planes: bool,
+    transposed_pad: int | None = None,
+) -> NarrowSpec | None:
+    """The kernel for few output channels, those of all groups; None where vectors of them are as fast, or where it
+    cannot do it. columns: kernel size, stride and dilation along the rows; planes: whether x lies in such;
+    transposed_pad: that in front of a ConvTranspose's columns, None for Conv. An unknown size is taken for a large one.
+
+    In multiply-adds of vectors: those of pixels, which cost more for loads that straddle cache lines and for the copy,
+    and those of channels, which are not full.
+    """
+    transposed, outputs, (taps, stride, _) = transposed_pad is not None, out_channels // groups, columns
+    phases, down = (stride, row_stride) if transposed else (1, 1)
+    sums = 24 if target.vector_registers >= 32 else 12
+    if not 0 < outputs <= _NARROW_OUTPUTS or phases > sums or (not transposed and stride != 1) or taps < 1:
+        return None
+    block = max(n for n in range(1, outputs + 1) if outputs % n == 0 and n * phases <= sums)
+    most = max(1, min(sums // (block * phases), _NARROW_STEP // (taps * block)))
+    lanes, (height, width) = target.lanes(4), out_size
+    cost = _NARROW_COST if planes else _NARROW_COST_TRANSPOSING
+    vectors = min(most, 2)
+    if width is not None:
+        pixels = max(-(-width // phases), 1)
+        tiles = -(-pixels // (most * lanes))
+        vectors = -(-pixels // (tiles * lanes))
+        if cost * outputs * vectors * tiles >= pixels * -(-outputs // lanes):
+            return None
+    elif cost * outputs >= lanes:
+        return None
+    rows = most if height is None else -(-height // down)
+    return NarrowSpec(
+        *(lanes, block, columns, transposed, (transposed_pad or 0) % stride if transposed else 0),
+        *(down, max(1, min(most // vectors, rows)), vectors, planes, target.l2_bytes),
     )
 
 

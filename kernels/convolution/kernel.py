@@ -23,8 +23,9 @@ from jitonnx.emit.builder import Kernel, KernelBuilder, Pointer, larger, remaind
 from jitonnx.emit.epilogue import Epilogue, Stage
 from jitonnx.emit.instructions import reordered
 from jitonnx.emit.ssa import SSAValue, fma, select
-from jitonnx.kernels.convolution import depthwise, planes, winograd
+from jitonnx.kernels.convolution import depthwise, narrow, planes, winograd
 from jitonnx.kernels.convolution.copy import emit_copy_rows
+from jitonnx.kernels.convolution.narrow_spec import NarrowSpec
 from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK, ConvolutionBuffers, Problem
 from jitonnx.kernels.convolution.sizes import Direct
 from jitonnx.kernels.convolution.spec import DepthwisePlanesSpec, DepthwiseSpec, DirectSpec, GroupedSpec, WinogradSpec
@@ -46,6 +47,8 @@ def build(spec: KernelSpec, lanes: int, epilogue: Stage | None = None) -> Kernel
         return depthwise.build(spec, lanes, epilogue)
     if isinstance(spec, DepthwisePlanesSpec):
         return planes.build(spec, lanes, epilogue)
+    if isinstance(spec, NarrowSpec):
+        return narrow.build(spec, lanes, epilogue)
     if isinstance(spec, WinogradSpec) and spec.lanes == lanes:
         return winograd.build(spec, epilogue)
     if not isinstance(spec, DirectSpec) or spec.lanes != lanes:

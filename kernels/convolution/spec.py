@@ -4,10 +4,11 @@ Activations are float32 in NHWC: element (n, h, w, c) of x lies at n * x_image +
 c * x_channel, and y's likewise with y_channel = 1; a direct convolution can also read and write planes, whose pixel
 strides are 1. Convolutions over one axis have height 1. Weights come as ONNX has them.
 
-Six kinds of kernel: `DirectSpec` for ONNX's Conv, any of it; `GroupedSpec` for groups of a few channels;
+Seven kinds of kernel: `DirectSpec` for ONNX's Conv, any of it; `GroupedSpec` for groups of a few channels;
 `WinogradSpec` for stride 1, dilated or not, with 2 to 5 taps on both axes or up to 7 on one; `DepthwiseSpec` for as
 many groups as input and output channels, `DepthwisePlanesSpec` for the same where images lie in NCHW; `TransposedSpec`
-for ConvTranspose. They take the same sizes (`Problem`), except that the depthwise ones have their own. `choose.py`
+for ConvTranspose; `NarrowSpec` for both to few output channels. They take the same sizes (`Problem`), except that the
+depthwise and narrow ones have their own. `choose.py`
 picks one for a layer.
 """
 
@@ -19,9 +20,10 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from jitonnx.emit.arguments import Arguments, Size, Sizes, by_name, rest
+from jitonnx.kernels.convolution.narrow_spec import NarrowSpec as NarrowSpec  # saved plans look for specs here
 from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK, ConvolutionBuffers, Problem
 from jitonnx.kernels.convolution.taps import Taps, joined, phase_taps, readers, transposed_taps
-from jitonnx.kernels.convolution.transforms import WinogradSpec as WinogradSpec  # saved plans look for specs here
+from jitonnx.kernels.convolution.transforms import WinogradSpec as WinogradSpec  # as above
 from jitonnx.kernels.parts.layouts import Pixels, PlanesToPlanes
 from jitonnx.kernels.parts.packing import zeros
 from jitonnx.kernels.parts.sizes import below, larger, smaller

@@ -62,6 +62,7 @@ class MatricesKernel(AmxKernel):
             width=spec.width,
             extents=(size.channels, size.out_channels),
             apart=size.w_step,
+            across=spec.ACROSS,
         )
         packing.panels(w, self.packed, self.code.integer(0), size.out_channels)
 

@@ -30,22 +30,25 @@ def step_of_bytes(source: Pointer, at: SSAValue | int, active: SSAValue | None =
     return source.load(at, LINE, Mask(live_bytes(active.builder, active.value)))
 
 
-def tile_of_columns(tile: Pointer, column: Callable[[int], Pointer], active: SSAValue | None) -> None:
-    """A tile of 16 columns whose elements lie side by side, of which `active` are there. column: where a column's
-    are."""
+def tile_of_columns(
+    tile: Pointer, column: Callable[[int], Pointer], active: SSAValue | None, pitch: int = LINE
+) -> None:
+    """A tile of 16 columns whose elements lie side by side, of which `active` are there. column: where a column's are;
+    pitch: bytes from one word of all columns to the next."""
     target = tile.to(types.int32)
     places = [column(n) for n in range(TILE)]
     of_bytes = group_of(places[0].element) == 4
     words = [_words(place.load(0, LINE, active) if of_bytes else rounded_step(place, 0, active)) for place in places]
     for n, vector in enumerate(transposed(words)):
-        target.store(n * TILE, vector)
+        target.store(n * (pitch // 4), vector)
 
 
-def tile_of_rows(tile: Pointer, row: Callable[[int], tuple[Pointer, SSAValue | None]]) -> None:
-    """A tile of 16 columns of a step of rows. row: where a row's elements are, and how many are there (None: all)."""
+def tile_of_rows(tile: Pointer, row: Callable[[int], tuple[Pointer, SSAValue | None]], pitch: int = LINE) -> None:
+    """A tile of 16 columns of a step of rows. row: where a row's elements are, and how many are there (None: all);
+    pitch: as `tile_of_columns` has it."""
     group = group_of(row(0)[0].element)
     for word in range(TILE):
-        _join(tile.at(word * LINE), [row(group * word + i) for i in range(group)])
+        _join(tile.at(word * pitch), [row(group * word + i) for i in range(group)])
 
 
 def _join(words: Pointer, rows: Sequence[tuple[Pointer, SSAValue | None]]) -> None:
@@ -79,9 +82,17 @@ class Packing:
     """
 
     def __init__(
-        self, code: KernelBuilder, *, by_column: bool, width: int, extents: tuple[SSAValue, SSAValue], apart: SSAValue
+        self,
+        code: KernelBuilder,
+        *,
+        by_column: bool,
+        width: int,
+        extents: tuple[SSAValue, SSAValue],
+        apart: SSAValue,
+        across: bool = False,
     ) -> None:
-        """extents: k and n. apart: how many elements columns are apart, or rows."""
+        """extents: k and n. apart: how many elements columns are apart, or rows. across: as `AmxSpec.ACROSS`."""
+        self._pitch, self._beside = (width * 4, LINE) if across else (LINE, TILE * LINE)
         self._code, self._by_column, self._width, self._apart = code, by_column, width, apart
         self._k, self._n = extents
 
@@ -100,7 +111,7 @@ class Packing:
         steps = (TILE, step) if self._by_column else (step, TILE)
         with code.loop(outer, starts[0], steps[0]) as i, code.loop(inner, starts[1], steps[1]) as j:
             column, at = (i, j) if self._by_column else (j, i)
-            within = remainder(column, code.integer(self._width)) / TILE * (TILE * LINE)
+            within = remainder(column, code.integer(self._width)) / TILE * self._beside
             place = column / self._width * panel_bytes + at / step * (self._width * LINE) + within
             with code.if_else((column + TILE <= n) & (at + step <= self._k)) as (whole, part):
                 with whole:
@@ -129,9 +140,9 @@ class Packing:
                 return first.at(apart * i) if whole else b.at(smaller(column + i, n - 1) * apart + at)
 
             if self._by_column:
-                tile_of_columns(target, one_column, None if whole else k - at)
+                tile_of_columns(target, one_column, None if whole else k - at, self._pitch)
             elif whole:
-                tile_of_rows(target, lambda i: (first.at(apart * i), None))
+                tile_of_rows(target, lambda i: (first.at(apart * i), None), self._pitch)
             else:
                 self._part_of_rows(code, target, first, apart, smaller(k - at, step_of(b.element)), n - column)
 
@@ -146,9 +157,9 @@ class Packing:
         with code.loop(words) as word:
             places = [(word * group + i, columns) for i in range(group)]
             there = [(smaller(place, rows - 1), active * one_if(place < rows)) for place, active in places]
-            _join(tile.at(word * LINE), [(first.at(place * apart), active) for place, active in there])
+            _join(tile.at(word * self._pitch), [(first.at(place * apart), active) for place, active in there])
         with code.loop(TILE, words) as word:
-            tile.at(word * LINE).store(0, code.number(types.uint8, 0, LINE))
+            tile.at(word * self._pitch).store(0, code.number(types.uint8, 0, LINE))
 
 
 def group_of(element: types.ElementType) -> int:

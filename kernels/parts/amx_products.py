@@ -75,6 +75,8 @@ class AmxSpec(KernelSpec):
     FIGURES: ClassVar[tuning.WideProducts] = tuning.TILE_PRODUCTS
     ITEM_BYTES: ClassVar[int]
     """An element has so many bytes as products take it."""
+    ACROSS: ClassVar[bool] = False
+    """A word of the weights of all columns of a panel lies together, and not of each 16 columns (`layout`)."""
     PRESCHEDULED = True
 
     @property
@@ -86,10 +88,6 @@ class AmxSpec(KernelSpec):
     def near_rows(self) -> int:
         """Rows that go through all panels together where w stays in the second-level cache."""
         return 2 * TILE
-
-    def near_group(self, unit: Any) -> Any:
-        """The same, where tasks have whole multiples of `unit` rows."""
-        return self.near_rows
 
     @property
     def step(self) -> int:
@@ -186,7 +184,7 @@ class AmxSpec(KernelSpec):
         column_tasks = larger(smaller(panels, columns_most, -(-wanted // row_tasks)), 1)
         units_each, columns_each = larger(-(-units // row_tasks), 1), larger(-(-panels // column_tasks), 1) * self.width
         task_rows = units_each if self.by_bands else units_each * unit
-        group = self.near_group(unit) if self.prefetch_distance else units_each * larger(unit, 1)
+        group = self.near_rows if self.prefetch_distance else units_each * larger(unit, 1)
         return self.SIZES.following(
             sizes,
             task_rows=task_rows,

@@ -125,7 +125,8 @@ class _Pixel:
         self, code: KernelBuilder, spec: PoolSpec, element: types.ElementType, lanes: int, epilogue: Any
     ) -> None:
         self.code, self.spec, self.element, self.lanes = code, spec, element, lanes
-        self.epilogue, self.takes_runs = Epilogue(code, epilogue, element, lanes), epilogue is None
+        self.epilogue = Epilogue(code, epilogue, element, lanes)
+        self.takes_runs = epilogue is None or spec.long_pixels
         # Half precision is summed in single, as onnxruntime does it.
         self.total = types.float32 if element == types.float16 and spec.kind != "max" else element
         if spec.element == "bfloat16":

@@ -81,6 +81,9 @@ class PoolSpec(KernelSpec):
     """Average only: divide by the number of taps within the padded x, not within x."""
     power: int = 2
     """Lp only: the exponent p >= 1."""
+    long_pixels: bool = True
+    """Whether an epilogue finds its operands for columns beyond the channels too, as those of the next pixels: pixels
+    of a row are then made as one where windows move by one. A single channel would else fill one lane."""
 
     BUFFERS = PoolBuffers
     SIZES = PoolSizes

@@ -309,7 +309,7 @@ def test_models_that_are_not_kept(model: Path, monkeypatch: pytest.MonkeyPatch) 
     InferenceSession(model, options())
     time.sleep(OLD)
     with monkeypatch.context() as patched:
-        patched.setattr(model_cache, "LIMIT", 1)
+        patched.setattr(KernelCache, "model_limit", 1)
         InferenceSession(model, options())
     time.sleep(OLD)
     assert not kept(model.parent)
@@ -339,7 +339,8 @@ def test_damaged_entries_are_written_again(
 def test_cache_counts_and_removes_models(opened: tuple[InferenceSession, InferenceSession], model: Path) -> None:
     cache = KernelCache()
     info = cache.info()
-    assert info.models == 1 and info.entries > 1 and info.bytes > kept(model.parent)[0].stat().st_size
+    assert info.models == 1 and info.entries > 1 and info.bytes > info.model_bytes
+    assert info.model_bytes == kept(model.parent)[0].stat().st_size <= info.model_limit
     assert cache.clear() == info.entries and not kept(model.parent)
     assert opened[1].run(None, images())
 
@@ -349,7 +350,8 @@ def test_least_recently_used_model_is_removed(opened: tuple[InferenceSession, In
     os.utime(path, (1, 1))
     assert is_cached(InferenceSession(model, options())) and path.stat().st_mtime > 1
     os.utime(path, (1, 1))
-    KernelCache(limit=KernelCache().info().bytes).put("other", bytes(10))
+    size = path.stat().st_size
+    KernelCache(model_limit=size).keep_model("place", "key", lambda other: other.write_bytes(bytes(10)))
     assert not path.exists()
 
 

@@ -14,15 +14,19 @@ from typing import Any
 
 import numpy as np
 import onnx
+import openai
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import jitonnx
+import jitonnx.genai
 from bench.decoder import decoder
 from docs.examples.train_digits import training_model
 from jitonnx.tools.cli import main
 from jitonnx.tools.demo import model_path
 from tests.genai.folders import SHAPE, write_folder
+from tests.serve.test_serve import NAME as SERVED
+from tests.serve.test_serve import served
 
 ROOT = Path(__file__).resolve().parents[2]
 Names = dict[str, Any]
@@ -157,7 +161,12 @@ def test_the_first_hour(folder: Path) -> None:
 
 def test_language_models(folder: Path) -> None:
     write_folder(folder / "folder", decoder(SHAPE))
-    run_all("docs/genai.md", {})
+    with served(jitonnx.genai.load("folder")) as address:
+        page = [
+            (language, text.replace("http://127.0.0.1:8000", address).replace('"FOLDER"', f'"{SERVED}"'))
+            for language, text in blocks("docs/genai.md")
+        ]
+        run_all("docs/genai.md", {"prompts": ["hello", "world of"], "openai": openai}, page)
 
 
 def run_all(page: str, names: Names, found: list[tuple[str, str]] | None = None) -> None:

@@ -356,11 +356,9 @@ def test_configurations_are_changed_by_programs(model_folder: Path) -> None:
 
 
 def test_what_is_not_there_says_so(model: ours.Model) -> None:
-    for refused in (ours.Images.open, model.create_multimodal_processor, lambda: ours.Engine(model)):
+    for refused in (ours.Images.open, model.create_multimodal_processor):
         with pytest.raises(NotImplementedError, match="not"):
             refused()
-    with pytest.raises(NotImplementedError, match="grammar"):
-        ours.GeneratorParams(model).set_guidance("regex", "a+")
 
 
 def test_all_names_are_there() -> None:

@@ -16,7 +16,7 @@ from jitonnx.kernels.normalization.spec import float_bits
 from jitonnx.kernels.parts.bfloat16 import rounded
 from jitonnx.target.machine import Target, host
 from tests.kernels.harness import Compiled
-from tests.targets import named, needs_bfloat16_tiles
+from tests.targets import BFLOAT16_TARGET, named, needs_packing_target
 
 TARGETS = (host(), named("haswell"))
 IDS = ("host", "avx2")
@@ -235,22 +235,22 @@ def test_caches_of_integers(kind: str, target: Target) -> None:
             np.testing.assert_allclose(run(p, fixed, target, lie=lie), expected, rtol=2e-5, atol=4e-6 * largest)
 
 
-@needs_bfloat16_tiles
+@needs_packing_target
 def test_caches_of_integers_in_tiles() -> None:
-    spec = general(host(), rows_lie=True, rounded=True, stored="int8")
-    assert spec.tiled and not general(host(), rows_lie=True, rounded=True, stored="int4").tiled
+    spec = general(BFLOAT16_TARGET, rows_lie=True, rounded=True, stored="int8")
+    assert spec.rounded and not general(BFLOAT16_TARGET, rows_lie=True, rounded=True, stored="int4").rounded
     for queries, keys, depth in ((2, 9, 16), (8, 40, 33), (33, 70, 64)):
         p, lie = in_integers(make(1, 4, queries, keys, depth, kv_heads=2), "int8")
-        np.testing.assert_allclose(run(p, spec, host(), lie=lie), reference(p, spec), rtol=0.05, atol=2)
+        np.testing.assert_allclose(run(p, spec, BFLOAT16_TARGET, lie=lie), reference(p, spec), rtol=0.05, atol=2)
 
 
-@needs_bfloat16_tiles
+@needs_packing_target
 @pytest.mark.parametrize("kind", ["float16", "bfloat16"])
 def test_caches_of_half_precision_in_tiles(kind: str) -> None:
-    spec = general(host(), rows_lie=True, rounded=True, stored=kind)
+    spec = general(BFLOAT16_TARGET, rows_lie=True, rounded=True, stored=kind)
     for queries, keys, depth in ((2, 9, 16), (8, 40, 33), (33, 70, 64)):
         stored, p = in_halves(make(1, 4, queries, keys, depth, kv_heads=2), kind)
-        np.testing.assert_allclose(run(stored, spec, host()), reference(p, spec), rtol=0.05, atol=0.03)
+        np.testing.assert_allclose(run(stored, spec, BFLOAT16_TARGET), reference(p, spec), rtol=0.05, atol=0.03)
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=IDS)
@@ -381,25 +381,25 @@ def check_rounded(p: Problem, queries: int | None, **options: Any) -> None:
     """Operands that are numbers of bfloat16; weights are rounded on the way, to 2**-9 of each."""
     for x in (p.q, p.k, p.v):
         x[...] = (rounded(x).astype(np.uint32) << 16).view(np.float32)
-    spec = choose(queries, None, None, host(), rows_lie=True, rounded=True, **options)
-    assert spec.tiled
-    np.testing.assert_allclose(run(p, spec, host()), reference(p, spec), rtol=1e-2, atol=1.5e-2)
+    spec = choose(queries, None, None, BFLOAT16_TARGET, rows_lie=True, rounded=True, **options)
+    assert spec.rounded
+    np.testing.assert_allclose(run(p, spec, BFLOAT16_TARGET), reference(p, spec), rtol=1e-2, atol=1.5e-2)
 
 
-@needs_bfloat16_tiles
+@needs_packing_target
 @pytest.mark.parametrize("queries", [8, 9, 16, 17, 33, 70])
 @pytest.mark.parametrize(("keys", "depth", "value_depth"), [(1, 1, 1), (16, 32, 32), (33, 20, 50), (100, 64, 64)])
 def test_rounded_sizes(queries: int, keys: int, depth: int, value_depth: int) -> None:
     check_rounded(make(2, 3, queries, keys, depth, value_depth), queries)
 
 
-@needs_bfloat16_tiles
+@needs_packing_target
 def test_rounded_rows_unknown() -> None:
     for queries in (1, 5, 7, 8, 40):
         check_rounded(make(1, 4, queries, 70, 64, kv_heads=2), None)
 
 
-@needs_bfloat16_tiles
+@needs_packing_target
 def test_rounded_masks() -> None:
     for queries, keys in ((12, 40), (45, 77)):
         p = make(2, 2, queries, keys, 32)
@@ -411,11 +411,11 @@ def test_rounded_masks() -> None:
             check_rounded(p._replace(causal_offset=offset), queries, causal=True, empty_rows_zero=True)
 
 
-@needs_bfloat16_tiles
+@needs_packing_target
 def test_rounded_long_rows_are_cut_among_tasks() -> None:
     check_rounded(make(1, 1, 700, 50, 40), 700)
 
 
-@needs_bfloat16_tiles
+@needs_packing_target
 def test_rounded_without_keys() -> None:
     check_rounded(make(1, 2, 9, 0, 16), 9, empty_rows_zero=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,16 +15,15 @@ from jitonnx.kernels.bfloat16_matrices.kernel import build
 from jitonnx.kernels.bfloat16_matrices.spec import Bfloat16MatricesSpec, Bfloat16PackingSpec, choose_matrices
 from jitonnx.kernels.parts.amx_matrices import MatricesGiven, PackingSizes
 from jitonnx.kernels.parts.bfloat16 import rounded
-from jitonnx.target.machine import host
 from tests.kernels.harness import Compiled
-from tests.kernels.test_bfloat16 import aligned, as_half
-from tests.targets import needs_bfloat16_tiles
+from tests.kernels.test_bfloat16 import PRODUCTS, aligned, as_half
+from tests.targets import BFLOAT16_TARGET, needs_packing_target
 
 
 @functools.cache
 def compiled(spec: Bfloat16MatricesSpec | Bfloat16PackingSpec) -> Compiled:
     stage = as_half if isinstance(spec, Bfloat16MatricesSpec) and spec.result == "bfloat16" else None
-    return Compiled(build(spec, host().lanes(4), stage), host(), prescheduled=spec.prescheduled)
+    return Compiled(build(spec, BFLOAT16_TARGET.lanes(4), stage), BFLOAT16_TARGET, prescheduled=spec.prescheduled)
 
 
 def given(x: np.ndarray, kind: str) -> np.ndarray:
@@ -42,7 +42,7 @@ def packing(b: np.ndarray, width: int, kind: str, by_column: bool, gap: int, pie
     lies = b.swapaxes(-1, -2) if by_column else b
     memory = np.full((*lies.shape[:-1], lies.shape[-1] + gap), 99, np.float32)
     memory[..., : lies.shape[-1]] = lies
-    spec = Bfloat16PackingSpec(width, kind, by_column)
+    spec = Bfloat16PackingSpec(width, kind, by_column, PRODUCTS)
     matrix = memory.shape[-2] * memory.shape[-1]
     sizes = PackingSizes(
         outer=outer, inner=inner, k=k, n=n, x_outer=inner * matrix, x_inner=matrix, x_step=memory.shape[-1]
@@ -52,7 +52,7 @@ def packing(b: np.ndarray, width: int, kind: str, by_column: bool, gap: int, pie
     return y
 
 
-@needs_bfloat16_tiles
+@needs_packing_target
 @pytest.mark.parametrize("kind", ["float32", "bfloat16"])
 @pytest.mark.parametrize("by_column", [False, True])
 def test_packing_is_that_of_constant_weights(kind: str, by_column: bool) -> None:
@@ -67,19 +67,20 @@ def test_packing_is_that_of_constant_weights(kind: str, by_column: bool) -> None
     ]:
         b = drawn(k, 2, 2, k, n)
         found = packing(b, width, kind, by_column, gap=k % 3, pieces=3)
-        like = choose("tiles", "copied", n, (k,), 1, "float32", "float32")
-        assert like.width == width or n <= 16
+        like = replace(choose(PRODUCTS, "copied", n, (k,), 1, "float32", "float32"), width=width)
         for matrix, ours in zip(b.reshape(4, k, n), found, strict=True):
             theirs = like.pack(np.ascontiguousarray(matrix.T)[:, None]).view(np.uint8)
-            steps, tiles = -(-k // 32), -(-n // 16)
-            # Tiles behind the last column are left as they are.
-            parts = [array.reshape(-1, steps, width // 16, 1024) for array in (ours, theirs)]
-            for tile in range(tiles):
-                panel, within = divmod(tile, width // 16)
-                ours_there, theirs_there = (part[panel, :, within] for part in parts)
-                active = min(n - tile * 16, 16)
-                columns = [there.reshape(steps, 16, 16, 4)[:, :, :active] for there in (ours_there, theirs_there)]
-                np.testing.assert_array_equal(*columns)
+            # Columns behind the last one may be left as they are.
+            np.testing.assert_array_equal(*(by_columns(there, -(-n // width), width)[:n] for there in (ours, theirs)))
+
+
+def by_columns(packed: np.ndarray, panels: int, width: int) -> np.ndarray:
+    """A packed matrix as [column][word][4 bytes]."""
+    if PRODUCTS == "dots":
+        found = packed.reshape(panels, -1, width, 4).swapaxes(1, 2)
+    else:
+        found = packed.reshape(panels, -1, width // 16, 16, 16, 4).transpose(0, 2, 4, 1, 3, 5)
+    return found.reshape(panels * width, -1, 4)
 
 
 def product(
@@ -102,7 +103,7 @@ def product(
     x_memory = np.full((outer, inner, m, k + gap), 99, np.float32)
     x_memory[..., :k] = x
     spec = choose_matrices(
-        way, (m, n, k), n, packs=packs, x_type=x_type, w_type=w_type, by_column=by_column, result=result
+        PRODUCTS, way, (m, n, k), n, packs=packs, x_type=x_type, w_type=w_type, by_column=by_column, result=result
     )
     if packs:
         memory = given(np.ascontiguousarray(w.swapaxes(-1, -2)) if by_column else w, w_type)
@@ -154,7 +155,7 @@ SHAPES = [
 ]
 
 
-@needs_bfloat16_tiles
+@needs_packing_target
 @pytest.mark.parametrize("packs", [True, False])
 @pytest.mark.parametrize("by_column", [False, True])
 @pytest.mark.parametrize(
@@ -165,27 +166,27 @@ def test_products(packs: bool, by_column: bool, types: tuple[str, str, str]) -> 
         product(shape, packs=packs, by_column=by_column, types=types, gap=number % 3, pieces=1 + number % 4)
 
 
-@needs_bfloat16_tiles
+@needs_packing_target
 @pytest.mark.parametrize("packs", [True, False])
 def test_shared_right_matrices(packs: bool) -> None:
     for shared in itertools.product([False, True], repeat=2):
         product((3, 2, 20, 40, 33), packs=packs, shared=shared, pieces=2)
 
 
-@needs_bfloat16_tiles
+@needs_packing_target
 def test_rows_in_place() -> None:
     for shape, gap in [((2, 3, 33, 40, 64), 0), ((1, 4, 16, 20, 32), 32), ((2, 2, 100, 33, 96), 0)]:
         product(shape, packs=True, way="in place", types=("bfloat16", "float32", "float32"), gap=gap, pieces=3)
 
 
-@needs_bfloat16_tiles
+@needs_packing_target
 def test_rows_of_a_matrix_are_several_tasks() -> None:
     for packs in (True, False):
         product((1, 2, 700, 130, 300), packs=packs, pieces=5)
         product((1, 1, 130, 700, 1100), packs=packs, pieces=3)  # panels that do not stay in the cache
 
 
-@needs_bfloat16_tiles
+@needs_packing_target
 def test_empty() -> None:
     for shape in [(0, 2, 5, 7, 3), (2, 2, 0, 7, 3), (2, 2, 5, 0, 3), (2, 2, 40, 7, 0)]:
         for packs in (True, False):

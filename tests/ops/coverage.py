@@ -98,11 +98,8 @@ in all the versions that have a kernel there.
 |---|---|---|---|
 """
 
-GENERATION = "runs the model's own graphs in a loop of its own: export the step, and let the program loop"
 LAYOUT = "onnxruntime's own optimiser alone writes it, for its layout of channels"
 REFUSED = {
-    **dict.fromkeys([("com.microsoft", name) for name in ("BeamSearch", "GreedySearch", "Sampling")], GENERATION),
-    ("com.microsoft", "WhisperBeamSearch"): GENERATION,
     **dict.fromkeys([("", "MemcpyFromHost"), ("", "MemcpyToHost")], "copies between devices, which sessions add"),
     **dict.fromkeys(
         [
@@ -113,29 +110,10 @@ REFUSED = {
     ),
     **dict.fromkeys([("com.microsoft.nchwc", name) for name in ("ReorderOutput", "Upsample")], LAYOUT),
     **dict.fromkeys(
-        [
-            ("com.microsoft", name)
-            for name in (
-                *("BifurcationDetector", "EngramGate", "HyperConnectionPostMix", "HyperConnectionPreMix"),
-                *("MRotaryEmbedding", "NGramHashMapping", "VarlenNGramHashMapping"),
-            )
-        ],
-        "for single models that onnxruntime-genai writes; not declared yet",
-    ),
-    **dict.fromkeys(
         [("com.microsoft", name) for name in ("AttnLSTM", "WordConvEmbedding")], "no exporter writes it any more"
     ),
     ("com.microsoft", "MatMulFpQ4"): "no exporter writes it any more: MatMulNBits took its place",
-    **dict.fromkeys(
-        [
-            ("com.microsoft", name)
-            for name in (
-                *("ConvTransposeWithDynamicPads", "DecoderMaskedMultiHeadAttention", "DynamicTimeWarping"),
-                *("MaxpoolWithMask", "NhwcMaxPool", "SparseAttention", "UnfoldTensor"),
-            )
-        ],
-        "not declared yet",
-    ),
+    ("com.microsoft", "VarlenNGramHashMapping"): "for single models that onnxruntime-genai writes; not declared yet",
 }
 """Why there is no declaration of an operator that onnxruntime has a kernel of."""
 

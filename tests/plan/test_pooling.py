@@ -40,3 +40,39 @@ def test_open_sizes(operator: str, case: dict[str, Any]) -> None:
         (ours,), (expected,) = session.run(None, {"x": x}), theirs.run(None, {"x": x})
         np.testing.assert_allclose(ours, expected, 1e-5, 1e-6)
     assert not session.engine.variants
+
+
+@pytest.mark.parametrize("operator", ["MaxPool", "AveragePool"])
+@pytest.mark.parametrize(
+    ("shape", "case"),
+    [
+        ((2, 1, 9, 5, 7), {"kernel_shape": [5, 1, 1]}),
+        ((2, 1, 4, 9, 37), {"kernel_shape": [3, 3, 3], "pads": [1, 1, 1, 1, 1, 1]}),
+        ((1, 1, 6, 5, 20), {"kernel_shape": [2, 2, 2], "strides": [2, 1, 1]}),
+        ((2, 3, 4, 5, 19), {"kernel_shape": [3, 1, 3], "pads": [1, 0, 1, 1, 0, 1]}),
+        ((1, 1, 6, 5, 20), {"kernel_shape": [1, 2, 3], "strides": [1, 1, 3]}),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("open_sizes", [False, True])
+def test_epilogues(operator: str, shape: tuple[int, ...], case: dict[str, Any], open_sizes: bool) -> None:
+    """Of few channels: with numbers for all elements, for channels, and for each element."""
+    for operand in ("one", "channel", "element"):
+        channels, pooled = shape[1], onnxruntime_output(operator, shape, case).shape
+        sizes = {"one": (), "channel": (channels, 1, 1, 1), "element": pooled}[operand]
+        data = model(
+            [node(operator, ["x"], ["p"], **case), node("Mul", ["p", "b"], ["m"]), node("Exp", ["m"], ["y"])],
+            [tensor("x", ("n", channels, "d", "h", "w") if open_sizes else shape), tensor("b", sizes)],
+            [tensor("y", (None,) * 5)],
+        )
+        random = np.random.default_rng(1)
+        feeds = {name: random.standard_normal(of).astype(np.float32) for name, of in (("x", shape), ("b", sizes))}
+        theirs = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+        (ours,), (expected,) = InferenceSession(data).run(None, feeds), theirs.run(None, feeds)
+        np.testing.assert_allclose(ours, expected, 1e-5, 1e-6)
+
+
+def onnxruntime_output(operator: str, shape: tuple[int, ...], case: dict[str, Any]) -> np.ndarray:
+    data = model([node(operator, ["x"], ["y"], **case)], [tensor("x", shape)], [tensor("y", (None,) * 5)])
+    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    return session.run(None, {"x": np.zeros(shape, np.float32)})[0]

@@ -16,7 +16,7 @@ from jitonnx.api.session import InferenceSession
 from jitonnx.errors import InvalidArgument
 from jitonnx.tools.cli import main
 from tests.session.models import model, node, tensor
-from tests.targets import needs_bfloat16_tiles
+from tests.targets import needs_bfloat16_products
 
 RANDOM = np.random.default_rng(3)
 WEIGHTS = RANDOM.standard_normal((128, 96)).astype(np.float32)
@@ -47,7 +47,7 @@ def labels(made: InferenceSession) -> list[str]:
     return [call.label for call in made.engine.compiled.plan.calls]
 
 
-@needs_bfloat16_tiles
+@needs_bfloat16_products
 def test_the_bound_decides(feeds: str) -> None:
     x = np.load(feeds)["x"]
     exact = x.astype(float) @ WEIGHTS
@@ -59,7 +59,7 @@ def test_the_bound_decides(feeds: str) -> None:
     assert float(loose.precision[1].split("off by ")[1].split()[0]) == pytest.approx(errors[0], rel=0.1)
 
 
-@needs_bfloat16_tiles
+@needs_bfloat16_products
 def test_all_inputs_count(feeds: str, tmp_path: Path) -> None:
     zeros, both = tmp_path / "zeros.npz", tmp_path / "more.npz"
     np.savez(zeros, x=np.zeros((3, 128), np.float32))
@@ -68,7 +68,7 @@ def test_all_inputs_count(feeds: str, tmp_path: Path) -> None:
     assert session(product(), f"{zeros};{both}", "1e-5").precision[0] == "float32"
 
 
-@needs_bfloat16_tiles
+@needs_bfloat16_products
 def test_the_error_is_kept(feeds: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JITONNX_CACHE_DIR", str(tmp_path / "cache"))
     path = tmp_path / "product.onnx"
@@ -82,7 +82,7 @@ def test_the_error_is_kept(feeds: str, tmp_path: Path, monkeypatch: pytest.Monke
     assert session(str(path), feeds, "0.05").precision[0] == "float32"
 
 
-@needs_bfloat16_tiles
+@needs_bfloat16_products
 def test_what_is_made_of_the_session(feeds: str, tmp_path: Path) -> None:
     made, x = session(product(), feeds, "0.05"), np.load(feeds)["x"]
     (expected,) = made.run(None, {"x": x})
@@ -134,7 +134,7 @@ def test_errors_of_outputs() -> None:
     assert error_of([], []) == 0
 
 
-@needs_bfloat16_tiles
+@needs_bfloat16_products
 def test_on_the_command_line(feeds: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "product.onnx"
     path.write_bytes(product())

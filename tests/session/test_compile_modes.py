@@ -30,8 +30,7 @@ from tests.session.models import model, node, tensor
 
 X = np.array([[-1, 0.5, 2], [3, -4, 0]], np.float32)
 WEIGHTS = np.random.default_rng(0).standard_normal((130, 140), np.float32) / 16
-"""More than engines keep of the weights once a graph is compiled; rows times them are small sums, whose order hardly
-shows."""
+"""More than engines keep of the weights once a graph is compiled; rows times them are sums whose order hardly shows."""
 
 
 def options(mode: str) -> jitonnx.SessionOptions:

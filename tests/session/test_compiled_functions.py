@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
 from typing import Any, ClassVar
@@ -14,7 +15,7 @@ from onnx import TensorProto, helper
 import jitonnx
 from jitonnx import custom
 from jitonnx.custom import e
-from jitonnx.ops.registry import Registry, registry
+from jitonnx.ops.registry import registry
 from tests.session.test_custom_operators import DOMAIN, model, node, options
 
 F32 = np.float32
@@ -218,13 +219,14 @@ def two_inputs(name: str, elem: int) -> bytes:
     return helper.make_model(graph, opset_imports=imports).SerializeToString()
 
 
-def test_a_function_is_registered_as_an_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_function_is_registered_as_an_operator() -> None:
     """Its parameters with a default are attributes; what numba.njit has made will do as well."""
-    monkeypatch.setattr("jitonnx.custom.registry", Registry(registry))
-    given = numba.njit(tempered)
-    assert jitonnx.register(domain=DOMAIN, types=custom.FLOATS)(given) is given
-    declared = jitonnx.custom.registry.find(DOMAIN, "tempered")
-    assert declared is not None
+    given, domain = numba.njit(tempered), f"{DOMAIN}.registered"
+    assert jitonnx.register(domain=domain, types=custom.FLOATS)(given) is given
+    with pytest.raises(ValueError, match="has an operator tempered already"):
+        jitonnx.register(tempered, domain=domain)
+    assert registry.find(domain, "tempered") is not None
+    declared = custom.elementwise(given, domain=DOMAIN, types=custom.FLOATS)
     for dtype in (np.float32, np.float64, np.float16):
         elem = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
         call = helper.make_node("tempered", ["x"], ["a"], domain=DOMAIN, rate=0.25, inverse=1)
@@ -244,15 +246,32 @@ def tempered(x: Any, rate: Any = 1.0, count: Any = 2, inverse: Any = False) -> A
     return y / F32(count) if inverse else y * F32(count)
 
 
+def several(*x: Any) -> Any:
+    return x[0]
+
+
+def large(x: Any, rate: Any = 10**30) -> Any:
+    return x * rate
+
+
 def test_what_functions_cannot_say_is_an_error() -> None:
     with pytest.raises(TypeError, match="needs a domain"):
         jitonnx.register(tempered)
     with pytest.raises(TypeError, match="Escape is a class, which says domain itself"):
         jitonnx.register(Escape, domain=DOMAIN)
     with pytest.raises(TypeError, match=r"mode='a' of .*: an attribute is an int, a float or a bool"):
-        custom.elementwise(lambda x, mode="a": x, domain=DOMAIN)
+        custom.elementwise(lambda x, mode="a": x, domain=DOMAIN, name="Op")
+    with pytest.raises(TypeError, match="a lambda has no name"):
+        jitonnx.register(lambda x: x, domain=DOMAIN)
+    for given in (math.sin, np.sin, functools.partial(tempered, rate=1.0), numba.vectorize(tempered)):
+        with pytest.raises(TypeError, match="is no function written in Python"):
+            jitonnx.register(given, domain=DOMAIN)
+    with pytest.raises(TypeError, match=r"x.* of several: an operator.s inputs and attributes each need a name"):
+        jitonnx.register(several, domain=DOMAIN)
+    with pytest.raises(TypeError, match=r"rate=1000.* of large: .* of 64 bits"):
+        jitonnx.register(large, domain=DOMAIN)
     with pytest.raises(TypeError, match="has no inputs"):
-        custom.elementwise(lambda x=1.0: x, domain=DOMAIN)
+        custom.elementwise(lambda x=1.0: x, domain=DOMAIN, name="Op")
 
 
 def throws(x: Any) -> Any:
@@ -273,13 +292,36 @@ def unknown(x: Any) -> Any:
     ("function", "text"),
     [
         (throws, "throws needs .*raises no exceptions"),
-        (texts, "texts takes or gives .*; numbers and truth values are possible"),
+        (texts, "texts takes or gives .*; real numbers and truth values are possible"),
         (unknown, "unknown"),
     ],
 )
 def test_what_cannot_be_compiled_is_refused(function: Any, text: str) -> None:
     with pytest.raises(TypeError, match=text):
         custom.compiled(function)(e.operand(0, custom.DType.DOUBLE))
+
+
+@pytest.mark.parametrize(
+    ("signature", "text"),
+    [
+        ("float32(float32", "is none of Numba's .*SyntaxError"),
+        ("nonsense(float32)", "is none of Numba's .*NameError"),
+        ("float32(float32, float32)", "has 2 arguments; 1 are given"),
+        ("float16(float16)", "Numba does not compile identity for"),
+        ("complex64(float32)", "takes or gives complex64; real numbers"),
+    ],
+)
+def test_signatures_that_do_not_fit(signature: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model with such an operator is refused, and the node is named: these are no defects of ours."""
+
+    def identity(x: Any) -> Any:
+        return x
+
+    monkeypatch.delenv("JITONNX_STRICT")
+    declared = custom.elementwise(custom.compiled(identity, signature=signature), domain=DOMAIN, name="Made")
+    graph = model([named("Made", ["x"], ["y"])], sizes=["n"])
+    with pytest.raises(TypeError, match=f"^Made node.*{text}"):
+        jitonnx.InferenceSession(graph, options(declared))
 
 
 def test_where_numba_cannot_be_imported_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

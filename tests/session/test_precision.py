@@ -22,7 +22,7 @@ from jitonnx.plan.make import make_plan
 from jitonnx.target.machine import host
 from jitonnx.target.products import BFLOAT16
 from tests.session.models import model, node, tensor
-from tests.targets import ON_X86_64, named, needs_bfloat16_products, needs_bfloat16_tiles
+from tests.targets import ON_X86_64, named, needs_bfloat16_products, needs_bfloat16_tiles, needs_packed_bfloat16
 
 
 def session(made: Any, precision: str = "bfloat16", **entries: str) -> jitonnx.InferenceSession:
@@ -198,7 +198,7 @@ COMPUTED = [
 ]
 
 
-@needs_bfloat16_tiles
+@needs_packed_bfloat16
 @pytest.mark.parametrize("is_open", [False, True], ids=["known", "open"])
 @pytest.mark.parametrize(("a", "b", "a_axes", "b_axes"), COMPUTED)
 def test_two_computed_matrices(
@@ -234,7 +234,7 @@ def test_two_computed_matrices(
     np.testing.assert_allclose(z, expected, rtol=1e-5, atol=2e-6 * np.abs(expected).max())
 
 
-@needs_bfloat16_tiles
+@needs_packed_bfloat16
 def test_two_computed_matrices_of_unusual_sizes_and_numbers() -> None:
     """One session for empty matrices, single rows, infinities and NaN."""
     nodes = [node("MatMul", ["a", "b"], ["z"])]
@@ -251,7 +251,7 @@ def test_two_computed_matrices_of_unusual_sizes_and_numbers() -> None:
         np.testing.assert_allclose(z, half(a) @ half(b), rtol=1e-5, atol=1e-5)
 
 
-@needs_bfloat16_tiles
+@needs_packed_bfloat16
 def test_computed_matrices_lie_in_bfloat16_between_products() -> None:
     """What regions and products make for products of computed matrices alone is rounded as it is written."""
     weights = {"w": random(64, 96, seed=1)}
@@ -276,7 +276,7 @@ def test_computed_matrices_lie_in_bfloat16_between_products() -> None:
     np.testing.assert_allclose(z, expected, rtol=1e-3, atol=3e-3 * np.abs(expected).max())
 
 
-@needs_bfloat16_tiles
+@needs_packed_bfloat16
 @pytest.mark.parametrize(
     ("type", "precision", "tiles"),
     [(np.float16, "float32", False), (np.float16, "bfloat16", True), (ml_dtypes.bfloat16, "float32", True)],
@@ -297,7 +297,7 @@ def test_two_computed_matrices_of_half_precision(type: Any, precision: str, tile
     np.testing.assert_allclose(z.astype(float), expected, rtol=2.0**-7, atol=2.0**-9)
 
 
-@needs_bfloat16_tiles
+@needs_packed_bfloat16
 @pytest.mark.parametrize("length", ["n", 40])
 def test_attention(length: int | str) -> None:
     """Attention spelt out, of known and of open length."""

@@ -227,3 +227,20 @@ def test_what_is_made_of_sizes_and_is_none(factor: int) -> None:
     """Products of sizes and large numbers wrap round, as those of other integers do."""
     source = parsed("(float[2,n] x) => (int64[2] y) { s = Shape(x) y = Mul(s, factor) }", factor=factor)
     check(source, [{"x": ramp(2, n)} for n in (32, 1, 0)])
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        "y = Expand(f, three) z = Expand(f, two)",  # of one element each, which is not taken for granted
+        "y = Slice(f, before, four, zero) z = Add(f, row)",  # of 17, where 100 and more are taken for granted
+        "y = Add(f, row) s = Slice(f, before, four, zero) z = Mul(s, s)",
+    ],
+)
+@pytest.mark.parametrize("told", ["r = NonZero(x) m = Reshape(r, all)", "m, i = Unique<sorted=1>(x)"])
+def test_what_a_run_tells_is_assumed_to_be_what_contradicts(told: str, nodes: str) -> None:
+    text = f"(float[n] x) => (float[a] y, float[b] z) {{ {told} f = Cast<to=1>(m) {nodes} }}"
+    numbers = {"three": [3], "two": [2], "before": [-100], "four": [4], "zero": [0], "all": [-1]}
+    constants = {name: np.array(number, np.int64) for name, number in numbers.items()}
+    sizes = (1, 1) if "Expand" in nodes else (17, 1, 17)
+    check(parsed(text, row=ramp(17), **constants), [{"x": ramp(n)} for n in sizes])

@@ -10,7 +10,6 @@ which models are kept and opened again. Imports nothing that compiles.
 from __future__ import annotations
 
 import os
-import stat
 import sys
 import time
 import weakref
@@ -20,9 +19,9 @@ import jitonnx
 from jitonnx.api.entries import COMPILE, CPU_NAME, EXTERNAL_DATA_FOLDER, GEMM, KEEP_MODEL, switch
 from jitonnx.errors import Error
 from jitonnx.runtime.artifact import Artifact, ArtifactError, ModelInfo, open_artifact
-from jitonnx.support.digest import sha256
-from jitonnx.support.kernel_cache import DEFAULT_LIMIT
-from jitonnx.support.mapped_files import content_of
+from jitonnx.support.background_jobs import LAST_SECONDS, StoppedError
+from jitonnx.support.digest import sha256, sha256_of_tensor
+from jitonnx.support.mapped_files import DataFile, OpenFile, identity_of
 from jitonnx.support.records import NamedTuple
 from jitonnx.support.sources import package_folder, source_stamps
 from jitonnx.support.versions import versions
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
     from jitonnx.runtime.program import Shapes
     from jitonnx.support.kernel_cache import KernelCache
 
-LIMIT = DEFAULT_LIMIT // 4
-"""Bytes of weights above which a model is not kept: a few of them would push everything else out of the cache."""
 SETTLED_SECONDS = 0.1
 """How long before it was read a file must have changed last: its times tell changes apart that lie further apart than a
 tick of the system's clock, at most 10 ms."""
@@ -47,67 +44,66 @@ tick of the system's clock, at most 10 ms."""
 VARIANTS = 8
 """How many further plans are kept at most, for sizes that the first is not for."""
 
-_FORMAT = "whole 5"
-
-
-class OpenFile:
-    """A file that is held open: it can be read also when another has taken its place, or its name is gone."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._number = os.open(path, os.O_RDONLY)
-
-    def identity(self) -> tuple[int, ...] | None:
-        """What `identity_of` tells, now."""
-        return _identity(os.fstat(self._number))
-
-    def content(self) -> memoryview:
-        """What is in it, mapped into memory."""
-        return content_of(self._number, self._path)
-
-    def __del__(self) -> None:
-        if hasattr(self, "_number"):
-            os.close(self._number)
+_FORMAT = "whole 6"
 
 
 class CacheKey(NamedTuple):
-    """A model file as it is now, and the key under which what is compiled of it is kept.
+    """A model as it is now, and the key under which what is compiled of it is kept.
 
-    place: file and settings, whatever states the file and our sources are in: of these only the last one is kept.
-    digest: of all that the compiled model depends on. path: the real one, absolute.
-    identity: what changes whenever the file does. file: to load the model from later; None where it is loaded by now.
+    place: model and settings, whatever states its file and our sources are in: of these only the last one is kept.
+    digest: of all that the compiled model depends on.
+    named: the path of its own file, absolute, "" of a model that was given as bytes. folder: where the locations of
+    other files start, absolute, too. files: those that are known; its own is the first.
+    file: its own, to load the model from later; None where it is loaded by now, and for bytes.
     """
 
     place: str
     digest: str
-    path: str
-    identity: tuple[int, ...]
+    named: str
+    folder: str
+    files: Sequence[DataFile]
     file: OpenFile | None
+
+    def data_path(self, location: str) -> str:
+        """Where one of its files lies, by its location: see `DataFile`."""
+        return os.path.join(self.folder, location) if location else self.named
 
 
 def key_of(source: object, options: SessionOptions, disabled: Collection[str], threads: int) -> CacheKey | None:
     """What a session for this model is kept under; None for those that are always compiled from the model.
 
-    source: as a session keeps it; only paths count. disabled: the rewrites that are not made. threads: of a run.
+    source: as a session keeps it; paths count, and bytes of a model with a folder for its other files.
+    disabled: the rewrites that are not made. threads: of a run.
     """
-    if not isinstance(source, str) or _is_excluded(options):
+    folder = options.entry(EXTERNAL_DATA_FOLDER) or ""
+    if not isinstance(source, str | bytes) or (isinstance(source, bytes) and not folder) or _is_excluded(options):
         return None
-    path = os.path.realpath(source)
     cpu = cpu_identity()
-    if identity_of(path) is None or cpu is None:  # asking LLVM for the CPU would cost more than is gained
+    if cpu is None:  # asking LLVM for the CPU would cost more than is gained
         return None
-    try:
-        file = OpenFile(path)
-    except OSError:
-        return None
-    identity = file.identity()
-    if identity is None:
-        return None
+    files: list[DataFile] = []
+    file, named = None, ""
+    if isinstance(source, bytes):
+        model: object = sha256_of_tensor(memoryview(source)).hex()
+    else:
+        named = os.path.join(os.getcwd(), source)
+        folder = folder or os.path.dirname(named)
+        if identity_of(named) is None:  # a pipe would be waited for
+            return None
+        try:
+            file = OpenFile(named)
+        except OSError:
+            return None
+        identity = file.identity()
+        if identity is None:
+            return None
+        model, files = os.path.realpath(named), [DataFile("", identity)]
     place = repr(
-        (_FORMAT, path, options.canonical_text(), sorted(disabled), threads, cpu, os.path.dirname(jitonnx.__file__))
+        (_FORMAT, model, options.canonical_text(), sorted(disabled), threads, cpu, os.path.dirname(jitonnx.__file__))
     )
-    facts = (place, identity, versions(), _stamps())
-    return CacheKey(place, sha256(repr(facts).encode()).hexdigest(), path, identity, file)
+    facts = (place, files, versions(), _stamps())
+    digest = sha256(repr(facts).encode()).hexdigest()
+    return CacheKey(place, digest, named, os.path.join(os.getcwd(), folder), files, file)
 
 
 def _is_excluded(options: SessionOptions) -> bool:
@@ -120,68 +116,87 @@ def _is_excluded(options: SessionOptions) -> bool:
         return True
     if options.entry(CPU_NAME) not in (None, "", "host") or options.entry(GEMM) not in (None, "", "own"):
         return True  # the code is for another CPU, or calls a library of this process
-    if options.entry(EXTERNAL_DATA_FOLDER) or options.has_weights():  # weights come from elsewhere
+    if options.has_weights():
         return True
     return bool(options.optimized_model_filepath) or options.load_cancelled()  # one needs the model, one is refused
 
 
-def identity_of(path: str) -> tuple[int, ...] | None:
-    """What changes whenever a file does: its place, size and times. None for what is no regular file."""
-    try:
-        found = os.stat(path)
-    except (OSError, ValueError):  # ValueError: a null character in the path
-        return None
-    return _identity(found)
+def changed_file(key: CacheKey) -> str | None:
+    """The path of a file of the model that has changed; None if there is none.
 
-
-def _identity(found: os.stat_result) -> tuple[int, ...] | None:
-    if not stat.S_ISREG(found.st_mode):
-        return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-
-
-def is_unchanged(key: CacheKey) -> bool:
-    """Whether nobody has written to the file that is held open, be it under its name or not any more.
-
-    Taking away its name changes the time of its last change, but not that of its content.
+    The model's own file is held open: it is the same as long as nobody has written to it, be it under its name or not
+    any more. Taking away its name changes the time of its last change, but not that of its content.
     """
-    assert key.file is not None
-    now, named = key.file.identity(), identity_of(key.path)
-    if now is None or named is None or named[:2] != key.identity[:2]:
-        return now is not None and now[:-1] == key.identity[:-1]
-    return now == key.identity
+    for location, identity in key.files:
+        path = key.data_path(location)
+        now = named = identity_of(path)
+        if not location and key.file is not None:
+            now = key.file.identity()
+            if now is not None and (named is None or named[:2] != identity[:2]):
+                now, identity = now[:-1], identity[:-1]
+        if now != identity:
+            return path
+    return None
 
 
 def is_settled(key: CacheKey) -> bool:
-    """Whether the file just read is the one that was looked at, and whether a later change would show in its times."""
-    return identity_of(key.path) == key.identity and time.time() - key.identity[-1] * 1e-9 > SETTLED_SECONDS
+    """Whether the files just read are those that were looked at, and a later change would show in their times."""
+    return all(
+        identity_of(key.data_path(location)) == identity and time.time() - identity[-1] * 1e-9 > SETTLED_SECONDS
+        for location, identity in key.files
+    )
 
 
-def open_cached(cache: KernelCache, key: CacheKey, *, verify: bool) -> Artifact | None:
-    """The compiled model that is kept; None if there is none, or none that can be used."""
+def open_cached(cache: KernelCache, key: CacheKey, options: SessionOptions, *, verify: bool) -> Artifact | None:
+    """The compiled model that is kept; None if there is none, or none that can be used with these options."""
     path = cache.model(key.place, key.digest)
     if path is None:
         return None
     try:
-        artifact = open_artifact(path, verify_constants=verify)
+        artifact = open_artifact(path, verify_constants=verify, data_path=key.data_path)
     except (ArtifactError, OSError):
         return None
-    return artifact if artifact.open else None
+    kept = artifact.model.operators
+    return artifact if artifact.open and kept == _digests(kept, options) else None
 
 
-def is_cacheable(model: Model) -> bool:
-    """Whether a model is one that is kept: the key says nothing of other files, and of what users' operators do."""
-    return not model.external and not model.custom
+def operators_of(model: Model, options: SessionOptions) -> dict[str, str] | None:
+    """What `ModelInfo.operators` says of a model that is kept; None for one that is not: the key says nothing of
+    users' documents, and of some operators nobody can tell what they do."""
+    if model.documented:
+        return None
+    return _digests([f"{domain}::{name}" for domain, name in sorted(model.custom)], options)
 
 
-def _fitting(engines: Iterable[Engine]) -> list[Engine]:
-    """The engines that have a plan, as many as are not too large together."""
+def _digests(operators: Collection[str], options: SessionOptions) -> dict[str, str] | None:
+    """What tells users' operators, as these options have them, from others of their names; None where nothing does."""
+    if not operators:
+        return {}
+    from jitonnx.support.identity import Unknown, definition, surroundings  # of few starts
+
+    found = {}
+    try:
+        for operator in operators:
+            domain, _, name = operator.rpartition("::")
+            declaration = options.declaration(domain, name)
+            if declaration is None:
+                return None
+            found[operator] = sha256((surroundings() + definition(declaration)).encode()).hexdigest()
+    except Unknown:
+        return None
+    return found
+
+
+def _fitting(engines: Iterable[Engine], room: int) -> list[Engine]:
+    """The engines that have a plan, as many as have no more bytes of weights together than there is room for."""
     fitting: list[Engine] = []
-    room = LIMIT
+    counted = set[int]()
     for engine in engines:
-        room -= sum(array.nbytes for code in engine.codes for array in code.outline.arrays())
+        arrays = {id(array): array.nbytes for code in engine.codes for array in code.outline.arrays()}
+        room -= sum(nbytes for number, nbytes in arrays.items() if number not in counted)
         if room >= 0 and not engine.unplanned:
             fitting.append(engine)
+            counted |= arrays.keys()
     return fitting
 
 
@@ -195,11 +210,12 @@ def caching(
 
     What cannot be written, or is not in the cache any more when it comes to that, is not kept, and the log says so. A
     job goes on to its end, and is begun if the process ends before: most that end soon were started for a single run.
-    It takes a few tenths of a second, and who ends the interpreter waits for it (`jobs.EXIT_SECONDS`).
+    It takes a few tenths of a second, or a few seconds for each GB of weights, and who ends the interpreter waits for
+    it (`background_jobs.LAST_SECONDS`); what takes longer is given up then.
     """
     made = weakref.ref(engine)
 
-    def keep(_: threading.Event) -> None:
+    def keep(stop: threading.Event) -> None:
         kept = made()
         if kept is None:
             return
@@ -207,13 +223,15 @@ def caching(
         from jitonnx.engine.schedule_message import NotStorable
 
         try:
-            engines = _fitting(dict.fromkeys([kept, *map(kept.serving, examples)]))
+            engines = _fitting(dict.fromkeys([kept, *map(kept.serving, examples)]), kept.cache.model_limit)
             if not engines:
                 return
             size = kept.cache.keep_model(
-                key.place, key.digest, lambda path: write_cached(engines, examples, info, path)
+                key.place,
+                key.digest,
+                lambda path: write_cached(engines, examples, info, key.files, path, _until_late(stop)),
             )
-        except (OSError, Error, NotStorable) as error:
+        except (OSError, Error, NotStorable, StoppedError) as error:
             text = f"the compiled model is not kept in the kernel cache: {error}"
         else:
             text = f"the compiled model is kept in the kernel cache: {size} bytes"
@@ -223,6 +241,19 @@ def caching(
             session_logger(options.log_severity_level, options.logid).info(text)
 
     return keep
+
+
+def _until_late(stop: threading.Event) -> Callable[[], None]:
+    """What raises StoppedError when it is called too long after a job was called off."""
+    called_off: list[float] = []
+
+    def go_on() -> None:
+        if stop.is_set():
+            called_off.append(time.monotonic())
+            if called_off[-1] - called_off[0] > LAST_SECONDS:
+                raise StoppedError("the process was about to end, and writing it took too long")
+
+    return go_on
 
 
 def _stamps() -> list[tuple[str, int, int]]:

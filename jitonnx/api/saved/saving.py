@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,7 @@ from jitonnx.runtime.program import Shapes
 if TYPE_CHECKING:
     from jitonnx.api.compiled_model import CompiledModel
     from jitonnx.api.description import ModelDescription
+    from jitonnx.support.mapped_files import DataFile
 
 
 def save(
@@ -66,10 +67,18 @@ def save(
     return write(path, contents)
 
 
-def write_cached(engines: Sequence[Engine], examples: Sequence[Shapes], info: ModelInfo, path: Path) -> int:
+def write_cached(
+    engines: Sequence[Engine],
+    examples: Sequence[Shapes],
+    info: ModelInfo,
+    files: Sequence[DataFile],
+    path: Path,
+    go_on: Callable[[], None],
+) -> int:
     """Write what the kernel cache keeps of a model; returns the file's size in bytes.
 
     engines: those that have a plan, the most usual first. examples: shapes that the first is not for, and others are.
+    files: the model's, in which weights stay that lie there. go_on: as of `artifact_writer.write`.
 
     Explanations are left out: a session that is opened from it loads the model to give them. Raises
     ModelRequiresCompilation if the cache does not have all of the code any more, NotStorable where no file can hold
@@ -82,8 +91,8 @@ def write_cached(engines: Sequence[Engine], examples: Sequence[Shapes], info: Mo
             programs.append(parts.program(engine, engine.only_shapes))
         else:
             parts.add(engine)
-    contents = parts.contents(engines[0], info, engines[0].settings.threads, programs, examples=examples)
-    return write(path, contents, durable=True)
+    contents = parts.contents(engines[0], info, engines[0].settings.threads, programs, examples=examples, files=files)
+    return write(path, contents, durable=True, go_on=go_on)
 
 
 class _Parts:
@@ -120,6 +129,7 @@ class _Parts:
         ranges: Sequence[ShapeRange] = (),
         explanation: str = "",
         examples: Sequence[Shapes] | None = None,
+        files: Sequence[DataFile] = (),
     ) -> ArtifactContents:
         """All of it. Arguments as for `Contents`; engine: the model's."""
         flags = {id(flag): flag for compiled in self._codes for flag in compiled.flags}
@@ -142,6 +152,7 @@ class _Parts:
             list(self._parts.values()),
             ranges,
             examples,
+            files,
         )
 
     def _driver_parts(self) -> Sequence[str]:

@@ -20,6 +20,7 @@ from numba.np import arrayobj, numpy_support
 from jitonnx.codegen.functions.modules import c_function
 from jitonnx.codegen.functions.unoptimised import unoptimised
 from jitonnx.ir.dtypes import DType
+from jitonnx.ir.errors import FunctionError
 
 types: Any = numba_types
 _SIGNATURE = types.void(
@@ -51,7 +52,7 @@ def compiled_kernel(
     operands: data types' names and ranks, of inputs, then of outputs. The sizes are the number of items and
     all extents.
 
-    Raises: TypeError for what Numba does not compile, and for what needs more than the arrays.
+    Raises: FunctionError for what Numba does not compile, and for what needs more than the arrays.
     """
     name = function.__name__
     arrays = [
@@ -68,7 +69,7 @@ def compiled_kernel(
             made = compiled.overloads[wanted]
             raised = _exceptions(made.library.get_llvm_str())
             if made.signature.return_type != types.none:
-                raise TypeError(f"{name} returns {made.signature.return_type}; a kernel writes to its outputs")
+                raise FunctionError(f"{name} returns {made.signature.return_type}; a kernel writes to its outputs")
 
             @intrinsic
             def run(context: Any, buffers: Any, sizes: Any, begin: Any, end: Any) -> Any:
@@ -105,7 +106,7 @@ def compiled_kernel(
             text = numba.njit(_SIGNATURE, error_model="numpy")(entry).inspect_llvm(_SIGNATURE.args)
     except NumbaError as error:
         given = ", ".join(map(str, wanted))
-        raise TypeError(f"Numba does not compile {name} for ({given}): {error}") from error
+        raise FunctionError(f"Numba does not compile {name} for ({given}): {error}") from error
     numbers = {record: number for number, record in enumerate(raised, 1)}  # what stands in the place of the records
     text = _RECORD.sub(lambda one: f"inttoptr (i64 {numbers.get(one[1], 0)} to ptr)", _DEFINED.sub("", text))
     found = c_function(text, name, _ALLOWED)

@@ -11,9 +11,9 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from jitonnx.codegen.functions import identity
 from jitonnx.ir.computation import expressions as e
 from jitonnx.ir.dtypes import DType
+from jitonnx.support import identity
 from jitonnx.support.kernel_cache import KernelCache
 from jitonnx.support.records import NamedTuple
 from jitonnx.support.sources import source_digest

@@ -5,26 +5,41 @@ Numba is imported where a function's code is not on disk yet (`array_functions.p
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Collection, Sequence
-from importlib.util import find_spec
 from typing import Any, overload
 
 import numpy as np
 
+from jitonnx.codegen.functions.function_operator import element_types, operator_name, parameters, plain_function
+from jitonnx.codegen.functions.installed import check_installed
 from jitonnx.codegen.functions.kept import kept_data
 from jitonnx.ir.computation import computations as c
 from jitonnx.ir.computation.lowering import Lowering
-from jitonnx.ir.dims import concrete
+from jitonnx.ir.dims import Dim, DimLike, concrete, integers, maximum
 from jitonnx.ir.dtypes import HALVES, DType, of_numpy
+from jitonnx.ir.errors import FunctionError, InferenceError
 from jitonnx.ir.graph import Value
-from jitonnx.ir.inference import EXACT
+from jitonnx.ir.inference import EXACT, InferenceContext
 from jitonnx.ir.operator import Operator, as_tuple
 from jitonnx.ir.types import TensorType
-from jitonnx.ops.base import BOOLS, NUMBERS
+from jitonnx.ops.base import BOOLS, NUMBERS, widen
+from jitonnx.support.identity import definition, identity
+from jitonnx.support.records import NamedTuple
 
-_COMPUTED = (NUMBERS | BOOLS) - frozenset(HALVES)
-"""The types that Numba's arrays have."""
+_COMPUTED = NUMBERS | BOOLS
+"""The types that arrays may have; numbers of 16 bits reach the function as float32."""
+_MOST_COST = 10**9
+
+
+class _Parts(NamedTuple):
+    """What a kernel's declaration is made of: what Numba compiles, and what is said beside it."""
+
+    function: Callable[..., Any]
+    beside: tuple[Any, ...]
+
+    def identity(self) -> str:
+        """All of it, as `support.identity` has it. Raises: Unknown."""
+        return repr((identity(self.function), definition(self.beside)))
 
 
 @overload
@@ -68,8 +83,9 @@ def kernel(
     """Declare an operator by a function over arrays that Numba compiles: a step of native code, split among threads.
 
     function(inputs..., outputs..., begin, end, attributes...): arrays, row-major; inputs are not written to, and
-    outputs hold anything before. It makes the items [begin, end) of the outputs, each element of them once; calls for
-    other items may run beside it. Parameters with a default, a number or truth value, are attributes.
+    outputs hold anything before. Those of float16 and bfloat16 come as float32, and results are rounded behind it. It
+    makes the items [begin, end) of the outputs, each element of them once; calls for other items may run beside it.
+    Parameters with a default, a number or truth value, are attributes.
 
     outputs: their names, with types behind a colon as in declarations ("Y: T"), "T" being one of `types`. inputs:
     likewise; by default the parameters in front, all "T".
@@ -87,39 +103,70 @@ def kernel(
         described: dict[str, Any] = {"domain": domain, "outputs": outputs, "infer": infer, "items": items}
         described |= {"inputs": inputs, "types": types, "name": name, "cost": cost}
         return lambda given: kernel(given, **described)
-    if find_spec("numba") is None:
-        raise ImportError("a user's kernel needs Numba: pip install numba")
-    plain: Callable[..., Any] = getattr(function, "py_func", function)  # of what numba.njit has made
+    check_installed()
+    plain = plain_function(function)
     called = plain.__name__
-    parameters = list(inspect.signature(plain).parameters.values())
-    defaults = {one.name: one.default for one in parameters if one.default is not inspect.Parameter.empty}
-    arrays = [one.name for one in parameters if one.default is inspect.Parameter.empty]
+    domain, name = operator_name(plain, domain, name)
+    arrays, defaults = parameters(plain)
+    for described_by, entries in (("inputs", inputs), ("outputs", outputs)):
+        if isinstance(entries, str) or not all(isinstance(one, str) for one in entries or ()):
+            raise TypeError(f"{described_by} of {called} are a list of texts as 'Y: T'; got {entries!r}")
+    for said, given in (("infer", infer), ("items", items)):
+        if not callable(given) and (said == "infer" or given is not None):
+            raise TypeError(f"{said} of {called} is a function; got {given!r}")
+    if type(cost) is not int or not 0 < cost <= _MOST_COST:
+        raise TypeError(f"cost of {called} is in nanoseconds for an element, 1 to {_MOST_COST}; got {cost!r}")
     if arrays[-2:] != ["begin", "end"] or len(arrays) < 2 + len(outputs) + 1 or not outputs:
         raise TypeError(
-            f"{called}({', '.join(one.name for one in parameters)}) is no kernel with {len(outputs)} outputs: its "
+            f"{called}({', '.join((*arrays, *defaults))}) is no kernel with {len(outputs)} outputs: its "
             "parameters are inputs, outputs, begin, end, and those with a default, attributes"
         )
-    for attribute, value in defaults.items():
-        if type(value) not in (int, float, bool):
-            raise TypeError(f"{attribute}={value!r} of {called}: an attribute is an int, a float or a bool")
     count = len(arrays) - 2 - len(outputs)
     signature = tuple(f"{one}: T" for one in arrays[:count]) if inputs is None else tuple(inputs)
     if len(signature) != count or any(one.partition(":")[0].strip()[-1:] in "?*" for one in (*signature, *outputs)):
         raise TypeError(f"{called} takes {count} arrays to read, none optional or repeated; {signature} are declared")
-    if set(types) & set(HALVES):
-        raise TypeError(f"{called}: Numba has no arrays of float16 and bfloat16; leave them out of `types`")
+
+    allowed = element_types(plain, types)
+    if not allowed <= _COMPUTED:
+        raise TypeError(f"types of {called}: arrays are of numbers or truth values; got {sorted(allowed - _COMPUTED)}")
 
     def attributes(self: Operator) -> tuple[int | float | bool, ...]:
         return tuple(type(value)(getattr(self, each)) for each, value in defaults.items())
 
-    def count_items(self: Operator, operands: Sequence[Value]) -> Any:
-        return 1 if items is None else items(self, *operands)
+    def count_items(self: Operator, operands: Sequence[Value]) -> DimLike:
+        try:
+            found = 1 if items is None else items(self, *operands)
+        except Exception as error:  # of the user's
+            raise FunctionError(f"items of {called} raised {type(error).__name__}: {error}") from error
+        if isinstance(found, Dim):
+            return maximum(found, 0)
+        if isinstance(found, bool) or not isinstance(found, int | np.integer) or not 0 <= found < 2**31:
+            raise FunctionError(
+                f"items of {called} gives {found!r}; a number of items is needed, or an expression of sizes"
+            )
+        return int(found)
 
-    def lower(self: Operator, to: Lowering, *operands: Value) -> Sequence[Value]:
-        made = [Value(text, type) for text, type in zip(outputs, to.types, strict=True)]
+    def checked(self: Operator, context: InferenceContext, *given: Value) -> tuple[TensorType, ...]:
+        try:
+            found = as_tuple(infer(self, context, *given))
+        except InferenceError:
+            raise
+        except Exception as error:  # of the user's
+            raise InferenceError(f"infer of {called} raised {type(error).__name__}: {error}") from error
+        tensors = all(isinstance(one, TensorType) and one.dtype in _COMPUTED and one.shape is not None for one in found)
+        if len(found) != len(outputs) or not tensors or any(size is None for one in found for size in one.shape):
+            raise InferenceError(
+                f"infer of {called} gives {found!r}; as many TensorTypes as outputs ({len(outputs)}) are needed, of "
+                "numbers or truth values, with shapes that follow from those of the inputs"
+            )
+        return found
+
+    def lower(self: Operator, to: Lowering, *inputs: Value) -> Sequence[Value]:
+        operands = [to.cast(value, _wide(value.dtype)) for value in inputs]
+        results = [Value(text, type) for text, type in zip(outputs, to.types, strict=True)]
+        kinds = [TensorType(_wide(value.dtype), value.shape) for value in results]
+        made = [Value(text, type) for text, type in zip(outputs, kinds, strict=True)]
         given = tuple((value.dtype.name, len(value.shape)) for value in (*operands, *made))
-        if any(DType[dtype] not in _COMPUTED for dtype, _ in given):
-            raise TypeError(f"{called} is called for {given}: Numba has arrays of numbers and truth values alone")
 
         def make() -> tuple[str, tuple[str, ...]]:
             from jitonnx.codegen.functions.array_functions import compiled_kernel  # imports Numba
@@ -128,32 +175,38 @@ def kernel(
 
         ir, errors = kept_data("kernel", plain, (given, count, attributes(self)), make)
         computation = c.UserKernel(called, ir, errors, count_items(self, (*operands, *made)), cost)
-        return to.emit_many(computation, operands, to.types)
+        computed = to.emit_many(computation, operands, kinds)
+        return [to.cast(value, result.dtype) for value, result in zip(computed, results, strict=True)]
 
     def evaluate(self: Operator, *given: np.ndarray) -> tuple[np.ndarray, ...]:
-        read = [np.ascontiguousarray(array).reshape(array.shape).view() for array in given]
+        values = [
+            Value(text, TensorType(of_numpy(x.dtype), x.shape), x) for text, x in zip(signature, given, strict=True)
+        ]
+        read = [np.ascontiguousarray(widen(array)).reshape(array.shape).view() for array in given]
         for array in read:
             array.flags.writeable = False
-        values = [
-            Value(text, TensorType(of_numpy(x.dtype), x.shape), x) for text, x in zip(signature, read, strict=True)
-        ]
-        kinds = as_tuple(self.infer(EXACT, *values))
-        values += [Value(text, kind) for text, kind in zip(outputs, kinds, strict=True)]
-        made = [np.zeros(kind.shape, kind.dtype.numpy) for kind in kinds]
-        plain(*read, *made, 0, concrete(count_items(self, values)), *attributes(self))
-        return tuple(made)
+        results = [Value(text, kind) for text, kind in zip(outputs, checked(self, EXACT, *values), strict=True)]
+        made = [np.zeros(integers(value.shape), _wide(value.dtype).numpy) for value in results]
+        plain(*read, *made, 0, concrete(count_items(self, (*values, *results))), *attributes(self))
+        return tuple(array.astype(value.dtype.numpy, copy=False) for array, value in zip(made, results, strict=True))
 
     declared = {
         "__annotations__": {attribute: type(value) for attribute, value in defaults.items()},
         "__doc__": plain.__doc__,
-        "__module__": plain.__module__,
+        "__made_of__": _Parts(plain, (infer, items, domain, signature, tuple(outputs), allowed, name, cost)),
+        "__module__": plain.__module__ or "",  # that of `exec` without a name
         "domain": domain,
         "inputs": signature,
         "outputs": tuple(outputs),
-        "types": {"T": frozenset(types)},
-        "infer": infer,
+        "types": {"T": allowed},
+        "infer": checked,
         "lower": lower,
         "evaluate": evaluate,
         **defaults,
     }
-    return type(name or called, (Operator,), declared)
+    return type(name, (Operator,), declared)
+
+
+def _wide(dtype: DType) -> DType:
+    """The type in which the function gets an array."""
+    return DType.FLOAT if dtype in HALVES else dtype

@@ -6,6 +6,7 @@ from typing import Any
 
 from jitonnx.codegen.functions.translation import MATHEMATICS
 from jitonnx.ir.computation.linked import SYMBOL
+from jitonnx.ir.errors import FunctionError
 
 _PASSES = (
     *("always_inliner", "global_dead_code_eliminate", "sroa", "simplify_cfg", "instruction_combine", "new_gvn", "sccp"),
@@ -14,7 +15,8 @@ _PASSES = (
 """They are thorough: what Numba does where Python would raise an exception has to be seen to be out of reach."""
 
 
-_MEANINGS = {"NRT_": "memory that it allocates", "Py": "Python objects", "numba_": "what Numba's run time does"}
+_MEANINGS = {"NRT_": "memory that it allocates", "Py": "Python objects"}
+"""What functions stand for whose names begin so; others, as numba_gamma, tell it themselves."""
 _NUMBERS = "a compiled function computes with numbers and `math` alone, and raises no exceptions"
 
 
@@ -24,8 +26,8 @@ def c_function(text: str, name: str, allowed: str = _NUMBERS) -> Any:
     text: of the module, in which one function is a C wrapper. name: what it is for whoever wrote it. allowed: what it
     may do, for the error where it does more.
 
-    Raises: TypeError where llvmlite cannot read it, or where the function needs more than numbers and the C library's
-    mathematics.
+    Raises: FunctionError where llvmlite cannot read it, or where the function needs more than numbers and the C
+    library's mathematics.
     """
     import llvmlite.binding as llvm
 
@@ -34,7 +36,7 @@ def c_function(text: str, name: str, allowed: str = _NUMBERS) -> Any:
     except RuntimeError as error:
         import numba
 
-        raise TypeError(
+        raise FunctionError(
             f"llvmlite does not read the LLVM IR that Numba {numba.__version__} made of {name}: {error}. Install "
             "versions that go together"
         ) from error
@@ -63,7 +65,7 @@ def c_function(text: str, name: str, allowed: str = _NUMBERS) -> Any:
         needed = sorted(
             {next((text for start, text in _MEANINGS.items() if one.startswith(start)), one) for one in strange}
         )
-        raise TypeError(
+        raise FunctionError(
             f"{name} needs {', '.join(needed) or 'a table of constants, or other memory of its own'}: {allowed}"
         )
     return entry

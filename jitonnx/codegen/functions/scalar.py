@@ -6,22 +6,24 @@ longer than all the rest of a start.
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Callable, Collection
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
 from jitonnx.codegen.functions import translation
+from jitonnx.codegen.functions.function_operator import FunctionOperator, plain_function
+from jitonnx.codegen.functions.installed import check_installed, imported_numba
 from jitonnx.codegen.functions.kept import Scalar, kept
 from jitonnx.codegen.functions.modules import c_function
 from jitonnx.ir.computation import expressions as e
 from jitonnx.ir.computation.linked import LinkedFunction
 from jitonnx.ir.dtypes import HALVES, DType, of_numpy
-from jitonnx.ops.base import NUMBERS, Elementwise
+from jitonnx.ir.errors import FunctionError
+from jitonnx.ops.base import BOOLS, NUMBERS, Elementwise
 from jitonnx.support import fork_safety
+from jitonnx.support.identity import identity
 
 _SMALL = 60
 """Instructions up to which a function is written into the loops that call it: there is a copy for each lane."""
@@ -38,14 +40,14 @@ class CompiledFunction:
     """
 
     def __init__(self, function: Callable[..., Any], signature: str | None = None) -> None:
-        if find_spec("numba") is None:
-            _numba()  # its error is better told now than when a model is loaded
-        function = getattr(function, "py_func", function)  # of what numba.njit has made
-        self.function, self._signature = function, signature
+        check_installed()
+        if signature is not None and not isinstance(signature, str):
+            raise TypeError(f"the signature {signature!r} is no text, such as 'float32(float32, float32)'")
+        self.function, self._signature = plain_function(function), signature
         self._made: dict[tuple[DType, ...], Scalar] = {}
         self._of_arrays: Callable[..., Any] | None = None
         self._lock = fork_safety.WorkLock()
-        self.__name__, self.__doc__ = function.__name__, function.__doc__
+        self.__name__, self.__doc__ = self.function.__name__, self.function.__doc__
 
     def __call__(self, *arguments: Any) -> Any:
         """An expression if an argument is one, else an array. TypeError for what Numba does not compile."""
@@ -60,11 +62,15 @@ class CompiledFunction:
     def __repr__(self) -> str:
         return f"compiled({self.__name__})"
 
+    def identity(self) -> str:
+        """All that it is made of, as `support.identity` has it. Raises: Unknown."""
+        return repr((identity(self.function), self._signature))
+
     def _on_arrays(self) -> Callable[..., Any]:
         with self._lock:
             if self._of_arrays is None:
                 signatures = [] if self._signature is None else [self._signature]
-                self._of_arrays = _numba().vectorize(signatures, nopython=True)(self.function)
+                self._of_arrays = imported_numba().vectorize(signatures, nopython=True)(self.function)
             return self._of_arrays
 
     def _scalar(self, dtypes: tuple[DType, ...]) -> Scalar:
@@ -75,18 +81,16 @@ class CompiledFunction:
             return self._made[dtypes]
 
     def _compiled(self, dtypes: tuple[DType, ...]) -> Scalar:
-        numba = _numba()
-        kinds = self._signature or tuple(numba.from_dtype(dtype.numpy) for dtype in dtypes)
+        kinds, returned = self._kinds(dtypes)
         try:
-            dispatcher = numba.njit(kinds, error_model="numpy")(self.function)
-        except numba.core.errors.NumbaError as error:
-            raise TypeError(f"Numba does not compile {self.__name__} for {kinds}: {error}") from error
-        (signature,) = dispatcher.signatures
-        if len(signature) != len(dtypes):
-            raise TypeError(f"{self.__name__} has {len(signature)} arguments; {len(dtypes)} are given")
-        arguments = tuple(map(self._dtype, signature))
-        result = self._dtype(dispatcher.overloads[signature].signature.return_type)
-        entry = c_function(dispatcher.inspect_llvm(signature), self.__name__)
+            dispatcher = imported_numba().njit(error_model="numpy")(self.function)
+            dispatcher.compile(kinds if returned is None else returned(*kinds))
+        except Exception as error:  # of the many that Numba raises
+            given = ", ".join(map(str, kinds))
+            raise FunctionError(f"Numba does not compile {self.__name__} for ({given}): {error}") from error
+        arguments = tuple(map(self._dtype, kinds))
+        result = self._dtype(dispatcher.overloads[kinds].signature.return_type)
+        entry = c_function(dispatcher.inspect_llvm(kinds), self.__name__)
         try:
             return Scalar(arguments, translation.expression(entry, arguments, result))
         except translation.Untranslated:
@@ -94,12 +98,34 @@ class CompiledFunction:
             operands = (e.operand(i, dtype) for i, dtype in enumerate(arguments))
             return Scalar(arguments, e.call(linked, *operands))
 
-    def _dtype(self, kind: Any) -> DType:
-        numba = _numba()
+    def _kinds(self, dtypes: tuple[DType, ...]) -> tuple[tuple[Any, ...], Any]:
+        """Numba's types of the arguments, and of the result if the signature says it."""
+        numba = imported_numba()
+        if self._signature is None:
+            return tuple(numba.from_dtype(dtype.numpy) for dtype in dtypes), None
         try:
-            return of_numpy(np.dtype(numba.np.numpy_support.as_dtype(kind)))
-        except (NotImplementedError, numba.core.errors.NumbaError) as error:
-            raise TypeError(f"{self.__name__} takes or gives {kind}; numbers and truth values are possible") from error
+            kinds, returned = numba.core.sigutils.normalize_signature(self._signature)
+        except Exception as error:  # whatever it is that the text evaluates to
+            raise FunctionError(
+                f"the signature {self._signature!r} of {self.__name__} is none of Numba's ({type(error).__name__}: "
+                f"{error}): give one such as 'float32(float32, float32)'"
+            ) from error
+        if len(kinds) != len(dtypes):
+            raise FunctionError(
+                f"the signature {self._signature!r} of {self.__name__} has {len(kinds)} arguments; "
+                f"{len(dtypes)} are given"
+            )
+        return kinds, returned
+
+    def _dtype(self, kind: Any) -> DType:
+        numba = imported_numba()
+        try:
+            dtype = of_numpy(np.dtype(numba.np.numpy_support.as_dtype(kind)))
+        except (NotImplementedError, TypeError, numba.core.errors.NumbaError):
+            dtype = DType.STRING
+        if dtype not in NUMBERS | BOOLS:
+            raise FunctionError(f"{self.__name__} takes or gives {kind}; real numbers and truth values are possible")
+        return dtype
 
     @staticmethod
     def _ir(entry: Any) -> str:
@@ -109,17 +135,6 @@ class CompiledFunction:
         # Of the machine that runs it nothing is said, so that the kernel says it.
         text = str(entry.module)
         return re.sub(r"^(target (datalayout|triple)|; ModuleID|source_filename) .*\n", "", text, flags=re.M)
-
-
-def _numba() -> Any:
-    try:
-        import numba
-    except ImportError as error:
-        raise ImportError(
-            f"a compiled function needs Numba, which cannot be imported ({error}). Install versions that go together: "
-            "pip install --upgrade numba llvmlite numpy"
-        ) from error
-    return numba
 
 
 def compiled(function: Callable[..., Any] | None = None, *, signature: str | None = None) -> Any:
@@ -150,15 +165,15 @@ def elementwise(
 
     Raises: ImportError without Numba, TypeError for a function without inputs or with defaults of other types.
     """
-    numbers = function if isinstance(function, CompiledFunction) else CompiledFunction(function)
-    parameters = inspect.signature(numbers.function).parameters.values()
-    inputs = tuple(one.name for one in parameters if one.default is inspect.Parameter.empty)
-    defaults = {one.name: one.default for one in parameters if one.default is not inspect.Parameter.empty}
-    for attribute, value in defaults.items():
-        if type(value) not in (int, float, bool):
-            raise TypeError(f"{attribute}={value!r} of {numbers.__name__}: an attribute is an int, a float or a bool")
-    if not inputs:
-        raise TypeError(f"{numbers.__name__} has no inputs: parameters without a default are inputs")
+    return declared(FunctionOperator(function, domain=domain, name=name, types=types, result=result))
+
+
+def declared(operator: FunctionOperator) -> type[Elementwise]:
+    """The declaration of what was looked at as a `FunctionOperator`."""
+    numbers = operator.function
+    if not isinstance(numbers, CompiledFunction):
+        numbers = CompiledFunction(numbers)
+    defaults, result = operator.defaults, operator.result
 
     def attributes(self: Elementwise, dtype: DType) -> list[tuple[Any, DType]]:
         single = dtype if dtype.is_float else DType.DOUBLE
@@ -177,17 +192,18 @@ def elementwise(
         given = (kind.numpy.type(value) for value, kind in attributes(self, of_numpy(wide[0].dtype)))
         return np.asarray(numbers(*wide, *given)).astype(result.numpy if result else arrays[0].dtype)
 
-    declared = {
+    members = {
         "__annotations__": {attribute: type(value) for attribute, value in defaults.items()},
         "__doc__": numbers.__doc__,
-        "__module__": numbers.function.__module__,
-        "domain": domain,
-        "inputs": tuple(f"{one}: T" for one in inputs),
+        "__made_of__": operator,
+        "__module__": numbers.function.__module__ or "",  # that of `exec` without a name
+        "domain": operator.domain,
+        "inputs": tuple(f"{one}: T" for one in operator.inputs),
         "outputs": ("result: T" if result is None else f"result: tensor({result.text})",),
-        "types": {"T": frozenset(types)},
+        "types": {"T": NUMBERS if operator.types is None else operator.types},
         "result": result,
         "scalar": scalar,
         "evaluate": evaluate,
         **defaults,
     }
-    return type(name or numbers.__name__, (Elementwise,), declared)
+    return type(operator.name, (Elementwise,), members)

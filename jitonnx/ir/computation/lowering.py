@@ -18,6 +18,7 @@ from jitonnx.ir.computation import expressions as e
 from jitonnx.ir.defects import is_defect
 from jitonnx.ir.dims import Dim, DimLike
 from jitonnx.ir.dtypes import COMPILED, HALVES, DType
+from jitonnx.ir.errors import FunctionError
 from jitonnx.ir.graph import Graph, Node, Value, describe
 from jitonnx.ir.inference import InferenceContext, inferring, unnoted
 from jitonnx.ir.operator import DataDependentError, InferenceError, Operator, as_tuple
@@ -315,6 +316,8 @@ def _lowered(graph: Graph, context: InferenceContext) -> Lowered:
                 results = _lowered_or_host(to, node.operator, inputs)
         except InferenceError as error:
             raise InferenceError(f"{describe(node)}: {error}") from error
+        except FunctionError as error:
+            raise FunctionError(f"{describe(node)}: {error}") from error
         except Exception as error:
             if not is_defect(error):
                 raise

@@ -5,15 +5,18 @@ NEWEST = 1
 
 FAMILIES = {
     "activation": "BiasGelu FastGelu GatedAdd Gelu QuickGelu ScaledSiLU",
-    "attention": "GroupQueryAttention MultiHeadAttention RotaryEmbedding",
-    "convolution": "FusedConv",
-    "generation": "NGramRepeatBlock",
+    "attention": "GroupQueryAttention MultiHeadAttention",
+    "convolution": "ConvTransposeWithDynamicPads FusedConv",
+    "generation": "BifurcationDetector DynamicTimeWarping NGramRepeatBlock",
     "hashing": "MurmurHash3",
+    "hyper_connections": "EngramGate HyperConnectionPostMix HyperConnectionPreMix",
     "linear_algebra": "CDist Inverse",
     "linear_attention": "CausalConvWithState LinearAttention LinearAttentionGate",
+    "decoder_attention": "DecoderMaskedMultiHeadAttention",
     "experts": "MoE QMoE",
     "matmul": "FusedGemm FusedMatMul MatMulInteger16 TransposeMatMul",
     "nbits": "GatherBlockQuantized MatMulBnb4 MatMulNBits",
+    "ngrams": "NGramHashMapping",
     "normalization": (
         "BranchwiseRMSNorm EmbedLayerNormalization GatedRMSNorm QEmbedLayerNormalization SkipLayerNormalization "
         "SkipSimplifiedLayerNormalization"
@@ -25,9 +28,13 @@ FAMILIES = {
     ),
     "recurrent": "DynamicQuantizeLSTM",
     "regions": "CropAndResize",
+    "rotary": "MRotaryEmbedding RotaryEmbedding",
     "same_as_onnx": "ExpandDims GatherND GridSample Pad Range SampleOp Trilu Unique",
+    "search": "BeamSearch GreedySearch Sampling WhisperBeamSearch",
     "self_attention": "Attention QAttention",
+    "sparse_attention": "SparseAttention",
     "sparse": "SparseToDenseMatMul",
     "text": "Tokenizer",
+    "windows": "MaxpoolWithMask NhwcMaxPool UnfoldTensor",
 }
 """The modules of this folder, and the names of the operators that each lists in OPERATORS."""

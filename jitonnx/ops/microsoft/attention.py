@@ -1,4 +1,4 @@
-"""Attention with caches of keys and values, as decoders have it, and the rotary embedding that goes with it."""
+"""Attention with caches of keys and values, as decoders have it."""
 
 from __future__ import annotations
 
@@ -15,98 +15,32 @@ from jitonnx.ir.dims import DimLike, floor_divide, maximum
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.inference import InferenceContext, unnoted
-from jitonnx.ir.operator import DataDependentError, InferenceError, Operator, as_tuple
+from jitonnx.ir.operator import InferenceError, Operator, as_tuple
 from jitonnx.ir.types import TensorType, contents_array
 from jitonnx.ops.base import widen
 from jitonnx.ops.composite import Parts
 from jitonnx.ops.microsoft.base import Contributed, of_type
 from jitonnx.ops.microsoft.quantized_caches import GRANULARITIES, QuantizedCache
 from jitonnx.ops.microsoft.sliding_caches import lower_bias, lower_slid, seen_rows, slid
-from jitonnx.ops.onnx.arithmetic import Add, Mul
-from jitonnx.ops.onnx.attention import Attention
-from jitonnx.ops.onnx.attention import RotaryEmbedding as _RotaryEmbedding
+from jitonnx.ops.onnx.arithmetic import Add
+from jitonnx.ops.onnx.attention import Attention, RotaryEmbedding
 from jitonnx.ops.onnx.cast import Cast
 from jitonnx.ops.onnx.concat_split import Concat, Split
-from jitonnx.ops.onnx.generators import Range
 from jitonnx.ops.onnx.logic import Where
-from jitonnx.ops.onnx.shape import Reshape, Squeeze, Transpose, Unsqueeze
+from jitonnx.ops.onnx.shape import Reshape, Transpose, Unsqueeze
 from jitonnx.ops.onnx.shape import Shape as ShapeOf
 from jitonnx.support.records import NamedTuple
 
 
-class RotaryEmbedding(Contributed):
-    """ONNX's RotaryEmbedding, with its inputs in another order, and times `scale`.
-
-    position_ids [1] is the position of the first step of all rows, which the others follow.
-    """
-
-    interleaved: bool = False
-    is_packed_batching: bool = False
-    num_heads: int = 0
-    rotary_embedding_dim: int = 0
-    scale: float = 1.0
-
-    def compose(self, parts: Parts, x: Value, positions: Value, cosines: Value, sines: Value) -> Value:
-        if self.is_packed_batching:
-            raise InferenceError("is_packed_batching is 1: only batches of rows of one length are supported")
-        heads = self.num_heads
-        if len(x.shape) == 3 and not heads:  # a head is turned as a whole
-            size, half = x.shape[2], cosines.shape[-1]
-            if not isinstance(size, int) or not isinstance(half, int):
-                raise DataDependentError(f"how many heads there are depends on {size} and {half}")
-            if not half or size % (2 * half):
-                raise InferenceError(f"num_heads is 0, and {size} elements are no whole number of heads of 2 * {half}")
-            heads = size // (2 * half)
-        if len(positions.shape) == 1:
-            axis = len(x.shape) - 2
-            zero, one = (parts.constant(np.int64(number)) for number in (0, 1))
-            length = parts.add(Squeeze(), parts.add(ShapeOf(start=axis, end=axis + 1), x))
-            following = parts.add(Add(), positions, parts.add(Range(), zero, length, one))
-            positions = parts.add(Unsqueeze(), following, parts.constant(np.array([0], np.int64)))
-        operator = _RotaryEmbedding(
-            interleaved=self.interleaved, num_heads=heads or None, rotary_embedding_dim=self.rotary_embedding_dim
-        )
-        y = parts.add(operator, x, cosines, sines, positions)
-        return y if self.scale == 1 else parts.add(Mul(), y, of_type(parts, self.scale, y))
-
-
-class MultiHeadAttention(Contributed):
-    """ONNX's Attention with a bias of the projections, a mask of keys that are padding, and caches that it appends to.
-
-    query [B, S, heads * H]; key and value [B, T, heads * H], or [B, heads, T, H]. key_padding_mask [B, T] or [B, S, T]:
-    where it is 0, mask_filter_value is added to the scores.
-    """
+class AttentionByHeads(Contributed):
+    """What attention is given by com.microsoft: queries, keys and values with their heads side by side, a bias of them,
+    and a mask of keys that are padding."""
 
     num_heads: int
     mask_filter_value: float = -10000.0
     scale: float = 0.0
-    unidirectional: bool = False
 
-    def compose(
-        self,
-        parts: Parts,
-        query: Value,
-        key: Value | None = None,
-        value: Value | None = None,
-        bias: Value | None = None,
-        padding: Value | None = None,
-        added: Value | None = None,
-        past_key: Value | None = None,
-        past_value: Value | None = None,
-        *buffers: Value | None,
-    ) -> Sequence[Value]:
-        if any(one is not None for one in buffers):
-            raise InferenceError("past_sequence_length and cache_indirection are not supported")
-        if parts.wanted(3):
-            raise InferenceError("the output qk is not supported")
-        query, keys, values = self._heads(parts, query, key, value, bias)
-        mask = self._mask(parts, padding, added, query)
-        operator = Attention(is_causal=self.unidirectional, scale=self.scale or None)
-        outputs = parts.add_many(operator, (query, keys, values, mask, past_key, past_value), 3)
-        rows = parts.add(Transpose(perm=(0, 2, 1, 3)), outputs[0])
-        return parts.add(Reshape(), rows, parts.constant(np.array([0, 0, -1], np.int64))), *outputs[1:]
-
-    def _heads(
+    def _by_heads(
         self, parts: Parts, query: Value, key: Value | None, value: Value | None, bias: Value | None
     ) -> tuple[Value, Value, Value]:
         """Queries, keys and values as [B, heads, steps, H]."""
@@ -139,6 +73,40 @@ class MultiHeadAttention(Contributed):
         zero, low = (of_type(parts, number, query) for number in (0.0, self.mask_filter_value))
         mask = parts.add(Where(), kept, zero, low)
         return mask if added is None else parts.add(Add(), added, mask)
+
+
+class MultiHeadAttention(AttentionByHeads):
+    """ONNX's Attention with a bias of the projections, a mask of keys that are padding, and caches that it appends to.
+
+    query [B, S, heads * H]; key and value [B, T, heads * H], or [B, heads, T, H]. key_padding_mask [B, T] or [B, S, T]:
+    where it is 0, mask_filter_value is added to the scores.
+    """
+
+    unidirectional: bool = False
+
+    def compose(
+        self,
+        parts: Parts,
+        query: Value,
+        key: Value | None = None,
+        value: Value | None = None,
+        bias: Value | None = None,
+        padding: Value | None = None,
+        added: Value | None = None,
+        past_key: Value | None = None,
+        past_value: Value | None = None,
+        *buffers: Value | None,
+    ) -> Sequence[Value]:
+        if any(one is not None for one in buffers):
+            raise InferenceError("past_sequence_length and cache_indirection are not supported")
+        if parts.wanted(3):
+            raise InferenceError("the output qk is not supported")
+        query, keys, values = self._by_heads(parts, query, key, value, bias)
+        mask = self._mask(parts, padding, added, query)
+        operator = Attention(is_causal=self.unidirectional, scale=self.scale or None)
+        outputs = parts.add_many(operator, (query, keys, values, mask, past_key, past_value), 3)
+        rows = parts.add(Transpose(perm=(0, 2, 1, 3)), outputs[0])
+        return parts.add(Reshape(), rows, parts.constant(np.array([0, 0, -1], np.int64))), *outputs[1:]
 
 
 class _Given(NamedTuple):
@@ -353,7 +321,7 @@ class GroupQueryAttention(Operator):
         before = np.zeros_like(lengths) if steps == total else lengths + 1 - steps
         if self.do_rotary:
             positions = before[:, None] + np.arange(steps) if given.positions is None else given.positions
-            turned = _RotaryEmbedding(
+            turned = RotaryEmbedding(
                 interleaved=self.rotary_interleaved, rotary_embedding_dim=2 * given.cosines.shape[1]
             )
             q, k = (turned.evaluate(x, given.cosines, given.sines, positions) for x in (q, k))
@@ -423,7 +391,7 @@ class GroupQueryAttention(Operator):
             if positions is None:
                 following = e.operand(0, DType.INT64) + e.index(1)
                 positions = to.map(following, to.broadcast(to.reshape(before, (batch, 1)), (batch, steps)))
-            turned = _RotaryEmbedding(
+            turned = RotaryEmbedding(
                 interleaved=self.rotary_interleaved,
                 rotary_embedding_dim=2 * given.cosines.shape[1] if isinstance(given.cosines.shape[1], int) else 0,
             )
@@ -573,4 +541,4 @@ def _dimension(to: Lowering, dim: DimLike) -> Value:
     return to.constant(np.asarray([dim])) if isinstance(dim, int) else to.dimensions(contents_array([dim], (1,)))
 
 
-OPERATORS = (GroupQueryAttention, MultiHeadAttention, RotaryEmbedding)
+OPERATORS = (GroupQueryAttention, MultiHeadAttention)

@@ -184,7 +184,8 @@ class Mod(Binary):
 
 
 class Pow(Binary):
-    """a to the power b, in a's type. Negative powers of integers are computed as floats and truncated."""
+    """a to the power b, in a's type. Whole powers of integers are exact where they fit that type; negative ones are
+    truncated."""
 
     def infer_dtype(self, *inputs: Value) -> DType:
         return inputs[0].dtype
@@ -195,13 +196,17 @@ class Pow(Binary):
             # For an exponent 0.5 with stride 0 NumPy takes the square root, which differs at -0.0 and -inf.
             shape = np.broadcast_shapes(x.shape, y.shape)
             return np.power(x, np.broadcast_to(y.astype(x.dtype), shape).copy())
-        if y.dtype.kind in "iu" and not (y.dtype.kind == "i" and (y < 0).any()):
-            return np.power(x, y.astype(x.dtype))
+        if y.dtype.kind in "iu":
+            inverse = np.where(np.abs(x) == 1, np.where(y % 2, x, 1), 0)
+            whole = np.power(x, np.maximum(y, 0).astype(x.dtype))
+            return np.where(y < 0, inverse, whole).astype(x.dtype)
         return np.power(x.astype(np.float64), y.astype(np.float64)).astype(x.dtype)
 
     def scalar(self, x: e.Expr, y: e.Expr) -> e.Expr:
         if x.dtype.is_float:
             return e.power(x, e.cast(y, x.dtype))
+        if not y.dtype.is_float:
+            return _whole_power(x, y)
         return e.cast(e.power(e.cast(x, DType.DOUBLE), e.cast(y, DType.DOUBLE)), x.dtype)
 
     def lower(self, to: Lowering, *inputs: Value | None) -> Value:
@@ -214,6 +219,21 @@ class Pow(Binary):
             if product is not None:
                 return to.map(e.cast(product, x.dtype), x)
         return super().lower(to, x, y)
+
+
+def _whole_power(x: e.Expr, exponent: e.Expr) -> e.Expr:
+    """x ** exponent of integers by repeated squaring: float64 has the digits of 2**53, and no more."""
+    bits = 8 * x.dtype.itemsize
+    whole = e.cast(exponent, DType.INT64)
+    is_odd = e.equal(e.bitwise_and(whole, 1), 1)
+    # All bases but 0, 1 and -1 overflow with more than `bits`, and these tell apart odd powers and even ones alone.
+    rest = e.where(whole < bits, whole, e.where(is_odd, e.constant(bits - 1, DType.INT64), bits - 2))
+    sign = power = e.where(is_odd, x, 1)
+    square = x
+    for place in range(1, bits.bit_length() - 1):
+        square = square * square
+        power = e.where(e.equal(e.bitwise_and(e.shift_right(rest, place), 1), 1), power * square, power)
+    return e.where(whole < 0, e.where(e.equal(e.absolute(x), 1), sign, 0), power)
 
 
 def _small_power(x: e.Expr, exponent: float) -> e.Expr | None:

@@ -24,6 +24,8 @@ from jitonnx.support.records import NamedTuple
 class Body(Protocol):
     """One of a node's graphs, ready to run."""
 
+    inputs: Sequence[Type]
+    """The types of its own inputs."""
     types: Sequence[Type]
     """They are those of its outputs, as far as they are known."""
 

@@ -116,7 +116,7 @@ class ComputedProduct:
             sizes = PackingSizes(outer=outer, inner=inner, k=k, n=n, x_step=self._step, **batch)
             call = KernelCall(spec, UnaryBuffers(x=self.b, y=target), sizes)
             call.label = f"pack {size_text(concrete(outer * inner), k, n, 1).removesuffix('x1')}"
-            call.reason = "a computed matrix, for products in tile registers"
+            call.reason = "a computed matrix, as products of it read it"
             planner.call(call)
             return (target,)
 

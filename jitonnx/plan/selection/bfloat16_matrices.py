@@ -13,6 +13,7 @@ from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.selection.amx_matrices import ComputedProduct
 from jitonnx.plan.tensor import StridedTensor
+from jitonnx.target.products import BFLOAT16
 
 if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
@@ -25,7 +26,10 @@ def product_of_matrices(planner: Planner, group: Group, statement: Statement) ->
     product = ComputedProduct.of(planner, group, left, right)
     a, b, by_column = product.a, product.b, product.by_column
     _, n, k = product.extents
+    products = planner.target.bfloat16_products
+    assert products, "Bug: bfloat16 on a CPU without products of it"
     spec = choose_matrices(
+        products,
         product.way(STEP, as_taken=a.dtype is DType.BFLOAT16),
         product.usual_extents(),
         concrete(n),
@@ -37,11 +41,11 @@ def product_of_matrices(planner: Planner, group: Group, statement: Statement) ->
     )
     w, w_batch = b, product.shape.b_batch
     if not spec.packs:
-        packing = Bfloat16PackingSpec(spec.width, _element(b), by_column)
+        packing = Bfloat16PackingSpec(spec.width, _element(b), by_column, products)
         w, w_batch = product.packed(planner, packing, spec.packed_bytes(k, n), ("bfloat16", spec.width))
     call = KernelCall(spec, Bfloat16Buffers(x=a, w=w, y=product.out), product.given(w_batch))
     call.label = f"bfloat16 product {product.text}"
-    call.reason = "operands rounded to bfloat16, sums in tile registers"
+    call.reason = f"operands rounded to bfloat16, {BFLOAT16[products].text}"
     product.call(planner, group, call, packs=spec.packs)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jitonnx.emit.arguments import by_name
@@ -26,6 +27,7 @@ from jitonnx.plan.fusion import Group
 from jitonnx.plan.selection.planes import planes_to_planes
 from jitonnx.plan.tensor import (
     StridedTensor,
+    broadcast_to,
     channels_last_order,
     in_planes,
     is_channels_last,
@@ -69,6 +71,8 @@ def _pool_channels_last(planner: Planner, group: Group, statement: Statement) ->
         count_include_pad=computation.count_include_pad,
         power=computation.p,
     )
+    rows = _pixels_as_columns if y.shape[1] == 1 else pixel_strides
+    spec = replace(spec, long_pixels=_takes_long_pixels(planner, group))
     axes = ("depth", "height", "width")
 
     def by_axis(name: str, values: Sequence[DimLike], fill: DimLike) -> dict[str, DimLike]:
@@ -94,8 +98,22 @@ def _pool_channels_last(planner: Planner, group: Group, statement: Statement) ->
     call = KernelCall(spec, PoolBuffers(x=x, y=y, indices=indices[0] if indices else y), sizes)
     call.label = f"{computation.kind} pool {'x'.join(map(str, computation.kernel))}"
     call.reason = "; ".join(["windows over channels-last pixels", *group.reasons])
-    planner.epilogue(group, call, pixel_strides)
+    planner.epilogue(group, call, rows)
     planner.call(call)
+
+
+def _pixels_as_columns(tensor: StridedTensor) -> tuple[DimLike, DimLike, DimLike] | None:
+    """The strides of an epilogue's operand of one channel, whose columns go on in the next pixels."""
+    strides = pixel_strides(tensor)
+    return None if strides is None else (strides[0], strides[1], strides[1])
+
+
+def _takes_long_pixels(planner: Planner, group: Group) -> bool:
+    """Whether each operand of the epilogue is the same for all pixels and channels, or lies as dense pixels do."""
+    assert group.output is not None
+    shape = group.output.shape
+    strides = [pixel_strides(broadcast_to(planner.tensor(value), shape)) for value in group.operands]
+    return shape[1] == 1 or all(of is not None and of[1:] in ((0, 0), (shape[1], 1)) for of in strides)
 
 
 def _pool_planes(planner: Planner, group: Group, computation: c.Pool, x: StridedTensor) -> None:

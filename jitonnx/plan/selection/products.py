@@ -287,7 +287,7 @@ def attention(planner: Planner, group: Group, statement: Statement) -> None:
     call = KernelCall(spec, AttentionBuffers(q=q, k=k, v=v, mask=mask, y=y), sizes)
     call.label = f"attention {heads} heads, {queries}x{keys}x{depth}"
     reasons = group.reasons or ["scores stay in cache, heads are read and written where they lie"]
-    call.reason = "; ".join([*reasons, *(["operands rounded to bfloat16"] if spec.tiled else [])])
+    call.reason = "; ".join([*reasons, *(["operands rounded to bfloat16"] if spec.rounded else [])])
     planner.call(call)
 
 

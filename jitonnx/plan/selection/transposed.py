@@ -15,6 +15,7 @@ from jitonnx.kernels.convolution.choose import choose_transposed
 from jitonnx.kernels.convolution.problem import ConvolutionBuffers, Problem
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
+from jitonnx.plan.selection.narrow import narrow_convolution
 from jitonnx.plan.selection.products import gemm
 from jitonnx.plan.selection.windows import (
     Geometry,
@@ -47,6 +48,8 @@ def transposed_convolution(planner: Planner, group: Group, statement: Statement)
             "a transposed convolution of computed weights, over more than two axes, or of another type than float"
         )
     x = planner.tensor(image)
+    if narrow_convolution(planner, group, computation, weights, x, bias):
+        return
     y = planner.place(group.output, channels_last_order(x.rank), strict=True)
     if bias is not None:
         add_bias(planner, group, bias, x.rank)

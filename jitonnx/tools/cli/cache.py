@@ -23,8 +23,10 @@ def main(options: argparse.Namespace) -> None:
         print(f"removed {_counted(cache.clear(), models)} from {cache.directory}")
         return
     info = cache.info()
-    counted = _counted(info.entries, info.models)
-    print(f"{info.directory}: {counted}, {nbytes(info.bytes)} of at most {nbytes(info.limit)}")
+    sizes = f"{nbytes(info.bytes - info.model_bytes)} of at most {nbytes(info.limit)}"
+    if info.models:
+        sizes += f", and {nbytes(info.model_bytes)} of at most {nbytes(info.model_limit)}"
+    print(f"{info.directory}: {_counted(info.entries, info.models)}, {sizes}")
     if info.problem:
         print(f"not in use: {info.problem}")
 

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import ml_dtypes
 import numpy as np
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
 from jitonnx.ir.dtypes import COMPILED
@@ -24,6 +25,16 @@ UNJUDGED = "no oracle"
 """The note of a case that nothing judges but the evaluation on NumPy."""
 MOST = 4000
 """Elements of an array."""
+SAME = settings(
+    max_examples=3,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
+    phases=(Phase.explicit, Phase.generate),
+)
+"""The same examples in every run, and few of them, as each has kernels to compile."""
+OTHERS = settings(max_examples=300, deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
+"""Other examples in every run."""
 
 
 class Draw:

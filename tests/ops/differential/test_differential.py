@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, note, settings
+from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from jitonnx.engine.interpreter import evaluate
@@ -22,7 +22,7 @@ from jitonnx.engine.pipeline import Engine, Settings
 from jitonnx.model import load
 from tests.ops.coverage import PAGE
 from tests.ops.differential import elementwise, movement, rows, varied, windows
-from tests.ops.differential.drawing import UNJUDGED, Draw
+from tests.ops.differential.drawing import OTHERS, SAME, UNJUDGED, Draw
 from tests.ops.harness import Case, _kernel_cache, assert_same, build, oracle
 
 STRATEGIES: Mapping[tuple[str, str], Callable[[Draw], Case]] = {
@@ -46,16 +46,6 @@ ELSEWHERE = {
     ("ai.onnx.preview", "FlexAttention"): "tests/session/test_flex_attention.py",
 }
 """Operators that run graphs, or have cases in another form: where these are."""
-SAME = settings(
-    max_examples=3,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=list(HealthCheck),
-    phases=(Phase.explicit, Phase.generate),
-)
-"""The same examples in every run, and few of them, as each has kernels to compile."""
-OTHERS = settings(max_examples=300, deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
-"""Other examples in every run."""
 
 
 def compare(d: Draw, case: Case) -> None:

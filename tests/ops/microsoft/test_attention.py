@@ -159,8 +159,14 @@ ANGLES = RANDOM.uniform(0, 6, (12, 8))
 COSINES, SINES = np.cos(ANGLES).astype(np.float32), np.sin(ANGLES).astype(np.float32)
 PLACES = RANDOM.integers(0, 12, (2, 5)).astype(np.int64)
 FIRST = np.array([3], np.int64)
+THREE = RANDOM.integers(0, 12, (3, 2, 5)).astype(np.int64)
 CASES += [
     case("RotaryEmbedding", 1, X3, PLACES, COSINES, SINES),
+    *(
+        case("MRotaryEmbedding", 1, x, THREE, COSINES, SINES, num_heads=4, mrope_section=sections, mrope_layout=layout)
+        for x in (X3, X4)
+        for layout, sections in ((0, (3, 1, 4)), (1, (4, 2, 2)))
+    ),
     case("RotaryEmbedding", 1, X3, FIRST, COSINES, SINES, interleaved=1),
     case("RotaryEmbedding", 1, X4, PLACES, COSINES, SINES),
     case("RotaryEmbedding", 1, X4, FIRST, COSINES, SINES, interleaved=1),
@@ -293,6 +299,10 @@ REFUSED = [
     (fused(np.ones((2, 1, 5, 5), np.int32)), "mask_index is"),
     (fused(qkv_hidden_sizes=[64, 32, 64]), "qkv_hidden_sizes is"),
     (case("RotaryEmbedding", 1, X3, PLACES, COSINES, SINES, is_packed_batching=1), "is_packed_batching"),
+    (case("MRotaryEmbedding", 1, X3, THREE, COSINES, SINES, mrope_section=[3, 1, 3]), "sum of mrope_section"),
+    (case("MRotaryEmbedding", 1, X3, THREE, COSINES, SINES, mrope_section=[3, 5]), "three sizes"),
+    (case("MRotaryEmbedding", 1, X3, THREE, COSINES, SINES, mrope_section=[3, 1, 4]), "num_heads is 0"),
+    (case("MRotaryEmbedding", 1, X3, PLACES, COSINES, SINES, mrope_section=[3, 1, 4]), "position_ids"),
 ]
 
 

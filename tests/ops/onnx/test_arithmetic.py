@@ -82,6 +82,13 @@ CASES: list[Case] = [
         np.array([-1, -3, -1], np.int32),
         expected=np.array([1, -1, 0], np.int32),
     ),
+    *(  # beyond the digits of a float64
+        case("Pow", 15, np.array([15, -7, 3000000019, -3, -1], np.int64), powers, expected=np.array(exact, np.int64))
+        for powers, exact in (
+            (np.array([15, 19, 2, 39, 10**12 + 1], np.int64), [15**15, -(7**19), 3000000019**2, -(3**39), -1]),
+            (np.array([16, 17, 1, 0, 63], np.uint8), [15**16, -(7**17), 3000000019, 1, -1]),
+        )
+    ),
     case("Pow", 15, POSITIVE.astype(np.float16), np.array([0.5], np.float16)),
     case(
         "Pow",

@@ -1,6 +1,7 @@
-"""Attention with products in AMX's tile registers: q, k, v and weights rounded to bfloat16; sums, softmax in float32.
+"""Attention with products of bfloat16, in AMX's tile registers or by dot products of pairs: q, k, v and weights are
+rounded, sums and softmax are float32.
 
-once a head: k and v to tiles of bfloat16                         scratch, second-level cache
+once a head: k and v to panels of bfloat16                        scratch, second-level cache
 for each block of up to 32 query rows
     q to bfloat16; for each panel of 32 keys                      scores = q @ k
     for each row                                                  weights = exp(scale * scores + mask - largest)
@@ -14,19 +15,22 @@ from jitonnx.emit.builder import KernelBuilder, Pointer, remainder, smaller
 from jitonnx.emit.ssa import SSAValue, one_if
 from jitonnx.kernels.attention.kernel import Attention, Head
 from jitonnx.kernels.attention.spec import BLOCK_ROWS, PADDING, STEP
+from jitonnx.kernels.bfloat16.dots import row_sums
 from jitonnx.kernels.parts.amx import clear, multiply, store
 from jitonnx.kernels.parts.amx_packing import rounded_step, tile_of_columns, tile_of_rows
 from jitonnx.kernels.parts.layouts import LINE, TILE
 
 _PANEL_STEP = 2 * TILE * LINE
 """Bytes of a step of a panel of 32 columns: two tiles."""
+_TOGETHER = 8
+"""Rows whose dot products are summed at a time: 16 sums, of 12 that a core adds to meanwhile."""
 
 
-class Tiled(Attention):
+class Rounded(Attention):
     """Emits one kernel."""
 
     def _lay_out_scratch(self) -> None:
-        """Scratch memory is laid out in the order of AttentionSpec.tiled_bytes."""
+        """Scratch memory is laid out in the order of AttentionSpec.rounded_bytes."""
         code, size = self.code, self.size
         deep, long, wide = ((extent + (STEP - 1)) / STEP * STEP for extent in (size.depth, size.keys, size.value_depth))
         self.score_row = long + PADDING
@@ -41,49 +45,51 @@ class Tiled(Attention):
         self.factors = self.results.at(BLOCK_ROWS * BLOCK_ROWS)
 
     def _make_ready(self, k: Pointer, v: Pointer) -> None:
-        """k and v as tiles: what is multiplied with 16 keys, or columns of v, by pairs along the sums."""
+        """k and v as tiles: what is multiplied with 16 keys, or columns of v, by pairs along the sums. For dot
+        products, a pair of all 32 columns of a panel lies together."""
         code, size = self.code, self.size
+        pitch, beside = (2 * LINE, LINE) if self.spec.rounded == "dots" else (LINE, TILE * LINE)
         depth_steps = (size.depth + (STEP - 1)) / STEP
         with code.loop(size.keys, 0, TILE) as first, code.loop(depth_steps) as step:
             panel = self.k_tiles.at((first / STEP * depth_steps + step) * _PANEL_STEP)
-            tile = panel.at(remainder(first / TILE, code.integer(2)) * (TILE * LINE))
+            tile = panel.at(remainder(first / TILE, code.integer(2)) * beside)
             active = size.depth - step * STEP
 
             def column_of(n: int, first: SSAValue = first, step: SSAValue = step) -> Pointer:
                 return k.at(smaller(first + n, size.keys - 1) * size.k_row + step * STEP)
 
-            tile_of_columns(tile, column_of, active)
+            tile_of_columns(tile, column_of, active, pitch)
         key_steps = (size.keys + (STEP - 1)) / STEP
         with code.loop(size.value_depth, 0, TILE) as column, code.loop(key_steps) as step:
             panel = self.v_tiles.at((column / STEP * key_steps + step) * _PANEL_STEP)
-            tile = panel.at(remainder(column / TILE, code.integer(2)) * (TILE * LINE))
+            tile = panel.at(remainder(column / TILE, code.integer(2)) * beside)
 
             def row_of(n: int, column: SSAValue = column, step: SSAValue = step) -> tuple[Pointer, SSAValue]:
                 key = step * STEP + n
                 active = (size.value_depth - column) * one_if(key < size.keys)
                 return v.at(smaller(key, size.keys - 1) * size.v_row + column), active
 
-            tile_of_rows(tile, row_of)
+            tile_of_rows(tile, row_of, pitch)
 
     def _emit_rows(self, head: Head) -> None:
         code, spec = self.code, self.spec
         if not spec.in_place:
-            self._emit_tiled(head)
+            self._emit_rounded(head)
             return
         with code.if_else(self.size.queries >= spec.rows[0]) as (many, few):
             with many:
-                self._emit_tiled(head)
+                self._emit_rounded(head)
             with few:
                 self._emit_blocks(head, spec.rows[-1])
 
-    def _emit_tiled(self, head: Head) -> None:
+    def _emit_rounded(self, head: Head) -> None:
         code, size = self.code, self.size
         with code.loop(head.stop, head.first, BLOCK_ROWS) as start:
             active = smaller(head.stop - start, BLOCK_ROWS)
             seen = self._columns(start + active - 1, size.keys)
             place: list[SSAValue | Pointer] = [head.q.at(start * size.q_row), head.mask.at(start * size.mask_row)]
             place += [head.y.at(start * size.y_row), head.number, start, active, seen]
-            self._function("block", place, Tiled._write_block)
+            self._function("block", place, Rounded._write_block)
 
     def _write_block(
         self, q: Pointer, mask: Pointer, y: Pointer, number: SSAValue, start: SSAValue, active: SSAValue, seen: SSAValue
@@ -131,6 +137,12 @@ class Tiled(Attention):
         active: SSAValue,
     ) -> None:
         """32 columns of the sums of a block's rows, of which `active` count."""
+        arguments: list[SSAValue | Pointer] = [x, pitch, panel, steps, sums, sums_pitch]
+        if self.spec.rounded == "dots":
+            with self.code.loop(active, 0, _TOGETHER) as r:
+                arguments = [x.at(pitch * r), pitch, panel, steps, sums.at(sums_pitch * r), sums_pitch]
+                self.code.subroutine("product", arguments, _write_dots, inline=False)
+            return
 
         def write(
             code: KernelBuilder,
@@ -147,8 +159,23 @@ class Tiled(Attention):
                 multiply(code, "tdpbf16ps", tiles, panel.at(step * _PANEL_STEP), 2, streams_w=False)
             store(code, rows, 2, sums, sums_pitch)
 
-        arguments: list[SSAValue | Pointer] = [x, pitch, panel, steps, sums, sums_pitch]
         with self.code.if_else(active > TILE) as (two, one):
             for branch, rows in ((two, 2), (one, 1)):
                 with branch:
                     self.code.subroutine(f"product.{rows}", arguments, write, inline=False)
+
+
+def _write_dots(
+    code: KernelBuilder,
+    x: Pointer,
+    pitch: SSAValue,
+    panel: Pointer,
+    steps: SSAValue,
+    sums: Pointer,
+    sums_pitch: SSAValue,
+) -> None:
+    """32 columns of the sums of _TOGETHER rows, all steps of which there are."""
+    found = row_sums(code, (_TOGETHER, 2 * TILE), x, pitch, panel, steps * TILE)
+    for number, total in enumerate(found):
+        place = sums.at(sums_pitch * (number // 2) + number % 2 * LINE).to(types.float32)
+        place.store(0, SSAValue(code.builder, types.float32, total))

@@ -1,0 +1,54 @@
+"""The application of a model, and a server that runs it until it is told to end."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from jitonnx.genai import LanguageModel, load
+from jitonnx.genai.extras import needed
+
+_PACKAGES = ("starlette", "uvicorn", "prometheus_client")
+
+
+def application(
+    model: LanguageModel,
+    *,
+    name: str,
+    api_key: str | None = None,
+    most_waiting: int = 256,
+    max_batch_size: int | None = None,
+) -> Any:
+    """The ASGI application of one model.
+
+    name: what clients call the model. api_key: what they have to bring along (default: nothing). most_waiting: answers
+    beside those that are worked on; others are refused (429). max_batch_size: as `Engine` takes it.
+
+    NotImplemented for models that an `Engine` is not for; ImportError without the packages of `jitonnx[serve]`.
+    """
+    for package in _PACKAGES:
+        needed(package, "a server", extra="serve")
+    from jitonnx.serve.asgi import Service
+
+    return Service(model, name, api_key, most_waiting, max_batch_size).application()
+
+
+def serve(
+    folder: str | os.PathLike[str],
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    name: str | None = None,
+    threads: int | None = None,
+    shutdown_seconds: int = 30,
+    **options: Any,
+) -> None:
+    """Serve a folder's model until Ctrl-C or SIGTERM; then answers that are worked on have some seconds to end.
+
+    name: what clients call the model (default: the folder's name). options: of `application`. Errors are as those of
+    `load` and `application`.
+    """
+    uvicorn = needed("uvicorn", "a server", extra="serve")
+    model = load(folder, threads=threads)
+    made = application(model, name=name or os.path.basename(os.path.abspath(folder)), **options)
+    uvicorn.run(made, host=host, port=port, timeout_graceful_shutdown=shutdown_seconds)
