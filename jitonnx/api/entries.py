@@ -9,6 +9,7 @@ from jitonnx.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from jitonnx.api.options import SessionOptions
+    from jitonnx.plan.choices import Precision
 
 STRICT = "session.strict_shape_type_inference"
 EXTERNAL_DATA_FOLDER = "session.model_external_initializers_file_folder_path"
@@ -41,7 +42,7 @@ KEEP_MODEL = "jitonnx.keep_model"
 """Configuration entry: "0" neither keeps the compiled model in the kernel cache nor opens one that is kept there."""
 PRECISION = "jitonnx.precision"
 """Configuration entry: "bfloat16" rounds the operands of products and convolutions of float32, where that is faster."""
-PRECISIONS = ("float32", "bfloat16")
+PRECISIONS: tuple[Precision, ...] = ("float32", "bfloat16")
 CALIBRATION = "jitonnx.calibration"
 """Configuration entry: .npz files of inputs on which `jitonnx.precision` = "auto" measures, with ";" between them."""
 PRECISION_BOUND = "jitonnx.precision_bound"

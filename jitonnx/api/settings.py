@@ -89,10 +89,11 @@ def _choices(options: SessionOptions) -> Choices:
         raise InvalidArgument(f"the session configuration entry {GEMM} is {gemm!r}; give 'own' or 'blas'")
     if gemm == "blas" and not BlasSpec().available:
         raise InvalidArgument(f"the session configuration entry {GEMM} is 'blas', which needs SciPy: pip install scipy")
-    precision = options.entry(PRECISION) or "float32"
-    if precision not in PRECISIONS:
+    wanted = options.entry(PRECISION) or "float32"
+    precision = next((each for each in PRECISIONS if each == wanted), None)
+    if precision is None:
         known = ", ".join(map(repr, PRECISIONS))
-        raise InvalidArgument(f"the session configuration entry {PRECISION} is {precision!r}; give {known} or 'auto'")
+        raise InvalidArgument(f"the session configuration entry {PRECISION} is {wanted!r}; give {known} or 'auto'")
     return Choices(
         winograd=switch(options, WINOGRAD, default=True),
         fixed24=switch(options, FIXED24, default=True),

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import enum
+from typing import Literal, TypeAlias
 
 from jitonnx.support.records import dataclass
+
+Precision: TypeAlias = Literal["float32", "bfloat16"]
 
 
 class Caution(enum.IntEnum):
@@ -26,7 +29,7 @@ class Choices:
     channels and 1.1e-5 for 4096; direct sums: 3e-7 for 256."""
     fixed24: bool = True
     """Weights that a kernel is bound by reading may lie as 24-bit fixed-point numbers (`kernels.fixed24`)."""
-    precision: str = "float32"
+    precision: Precision = "float32"
     """What products and convolutions round their operands to: float32 or bfloat16. They are summed in float32, and all
     else is computed in float32, either way."""
     blas: bool = False

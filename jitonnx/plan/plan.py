@@ -87,7 +87,7 @@ def _outline(plan: Plan, lives: Mapping[Buffer, Lifetime]) -> ParametricProgram:
         buffer = tensor.buffer
         index = indices[buffer] if buffer.space in ("arena", "constant") else buffer.index
         offset = rows.add(tensor.offset * buffer.dtype.itemsize)
-        return OperandPlace(buffer.space, index, offset)  # type: ignore[arg-type]
+        return OperandPlace(buffer.space, index, offset)
 
     calls = [
         ProgramCall(

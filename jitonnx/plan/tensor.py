@@ -18,6 +18,7 @@ import numpy as np
 from jitonnx.ir.computation import computations as c
 from jitonnx.ir.dims import DimLike, floor_divide, integers, known, matched_axes, product
 from jitonnx.ir.dtypes import DType
+from jitonnx.runtime.program import Space
 from jitonnx.support.records import NamedTuple, dataclass
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class Buffer:
     """A piece of memory. `space`: arena (planned by lifetime), constant, input or output (of a run)."""
 
     name: str
-    space: str
+    space: Space
     elements: DimLike
     dtype: DType
     array: np.ndarray | None = None

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from jitonnx.emit.arguments import Arguments, Buffer, result
-from jitonnx.kernels.parts.amx_products import AmxSizes, AmxSpec, chosen, written_out
+from jitonnx.kernels.parts.amx_products import AmxSizes, AmxSpec, RowsWay, chosen, written_out
 from jitonnx.kernels.parts.bfloat16 import rounded
 from jitonnx.support.records import dataclass
 from jitonnx.target import tuning
@@ -141,7 +141,13 @@ def choose_dots(columns: int, weight_bytes: int, rows: int | None) -> dict[str, 
 
 
 def choose(
-    products: Bfloat16Products, way: str, columns: int, taps: Sequence[int], rows: int | None, x_type: str, result: str
+    products: Bfloat16Products,
+    way: RowsWay,
+    columns: int,
+    taps: Sequence[int],
+    rows: int | None,
+    x_type: str,
+    result: str,
 ) -> Bfloat16Spec:
     """The kernel for this many columns, taps (height, width, and channels, or fewer sizes), and rows that all columns
     are multiplied with at once (None: known only at run time).

@@ -12,6 +12,7 @@ from jitonnx.kernels.parts.amx_matrices import (
     blocks_of_matrices,
     packing_tasks,
 )
+from jitonnx.kernels.parts.amx_products import RowsWay
 from jitonnx.kernels.parts.layouts import UnaryBuffers
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
@@ -81,7 +82,7 @@ class Bfloat16PackingSpec(KernelSpec):
 
 def choose_matrices(
     products: Bfloat16Products,
-    way: str,
+    way: RowsWay,
     extents: tuple[int, int, int],
     columns: int | None,
     *,

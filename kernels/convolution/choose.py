@@ -17,6 +17,7 @@ from jitonnx.kernels.convolution.spec import (
     DepthwiseSpec,
     DirectSpec,
     GroupedSpec,
+    Layout,
     TransposedSpec,
 )
 from jitonnx.kernels.convolution.taps import Taps, readers
@@ -96,7 +97,8 @@ def choose_convolution(
     merged = _merged_groups(groups, out_channels, lanes)
     own, own_outputs = channels // groups * merged, out_channels // groups * merged
     tile_rows, pixels, vectors = _tile_shape(own_outputs, out_size, target)
-    layout, step, tap_step = "blocked", CHANNEL_BLOCK, 1
+    layout: Layout = "blocked"
+    step, tap_step = CHANNEL_BLOCK, 1
     if not channels_last or (own <= 4 and dilations[1] != 1):
         layout, step, tap_step = "planar", strides[1], dilations[1]
     elif own <= 4:

@@ -15,6 +15,7 @@ picks one for a layer.
 from __future__ import annotations
 
 from math import gcd, prod
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -29,6 +30,8 @@ from jitonnx.kernels.parts.sizes import below, larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
 from jitonnx.target import tuning
+
+Layout: TypeAlias = Literal["blocked", "interleaved", "planar"]
 
 
 class Phase(Arguments):
@@ -147,7 +150,7 @@ class DirectSpec(KernelSpec):
     """Vectors of output channels in a tile."""
     tile_rows: int = 1
     """Output rows in a tile, each of `pixels` pixels: small images need several to fill the registers."""
-    layout: str = "blocked"
+    layout: Layout = "blocked"
     """How scratch memory holds a row: "blocked" by CHANNEL_BLOCK channels (x_channel = 1, or x_planes); for few input
     channels "interleaved" as NHWC (x_channel = 1, column dilation 1) or "planar" as NCHW (any strides). These two sum
     all products of a tile in one loop, by a list of where inputs lie: with loops of 3 taps, 3x3 took 1.02 (strides of

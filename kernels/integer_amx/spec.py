@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from jitonnx.kernels.integer.spec import IntegerBuffers
-from jitonnx.kernels.parts.amx_products import AmxSizes, AmxSpec, chosen, written_out
+from jitonnx.kernels.parts.amx_products import AmxSizes, AmxSpec, RowsWay, chosen, written_out
 from jitonnx.kernels.parts.layouts import LINE
 from jitonnx.support.records import dataclass
 from jitonnx.target.products import INTEGERS
@@ -65,7 +65,7 @@ class IntegerAmxSpec(AmxSpec):
 
 
 def choose_tiles(
-    way: str, columns: int, taps: Sequence[int], rows: int | None, *, signed: bool, shifted: bool, result: str
+    way: RowsWay, columns: int, taps: Sequence[int], rows: int | None, *, signed: bool, shifted: bool, result: str
 ) -> IntegerAmxSpec:
     """The kernel for this many columns, taps (height, width, and channels, or fewer sizes), and rows that all columns
     are multiplied with at once (None: known only at run time)."""

@@ -14,7 +14,7 @@ from jitonnx.kernels.parts.amx_matrices import (
     blocks_of_matrices,
     packing_tasks,
 )
-from jitonnx.kernels.parts.amx_products import SLACK_ROWS
+from jitonnx.kernels.parts.amx_products import SLACK_ROWS, RowsWay
 from jitonnx.kernels.parts.layouts import UnaryBuffers
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
@@ -113,7 +113,7 @@ class IntegerPackingSpec(KernelSpec):
 
 
 def choose_tile_matrices(
-    way: str,
+    way: RowsWay,
     extents: tuple[int, int, int],
     columns: int | None,
     *,

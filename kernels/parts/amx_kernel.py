@@ -231,7 +231,7 @@ class AmxKernel:
             copy(self.rows, first, count, self.elements)
 
     def _lines(self) -> Pointer:
-        """The rows of an image with their padding, of which "unfolded" takes the taps, behind those of a group."""
+        """The rows of an image with their padding, of which "im2col" takes the taps, behind those of a group."""
         return self.rows.at((self.size.group_rows + SLACK_ROWS) * self.size.row_bytes)
 
     def _unfold(self, matrix: SSAValue, first: SSAValue, last: SSAValue) -> None:
@@ -244,7 +244,7 @@ class AmxKernel:
             count = smaller(width - column, last - at.get())
             target = self.rows.at((at.get() - first) * self.size.row_bytes)
             if any(spec.window):
-                copying.unfolded_by_pieces(target, lines, row, column, count, spec.window)
+                copying.im2col_by_pieces(target, lines, row, column, count, spec.window)
             else:
                 copying.im2col(target, lines, row, column, count, self.elements)
             at.set(at.get() + count)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from jitonnx.emit.arguments import Arguments, Size
-from jitonnx.kernels.parts.amx_products import AmxSpec, chosen, whole
+from jitonnx.kernels.parts.amx_products import AmxSpec, RowsWay, chosen, whole
 from jitonnx.kernels.parts.layouts import TILE, WindowProduct
 from jitonnx.target import tuning
 
@@ -57,7 +57,7 @@ def packing_tasks(sizes: PackingSizes, width: int) -> int:
     return sizes.outer * sizes.inner * -(-sizes.n // (width * tuning.AMX_TASK_PANELS))
 
 
-def blocks_of_matrices(way: str, m: int, columns: int | None, right_bytes: int, *, packs: bool) -> dict[str, Any]:
+def blocks_of_matrices(way: RowsWay, m: int, columns: int | None, right_bytes: int, *, packs: bool) -> dict[str, Any]:
     """The blocks that `chosen` gives for m rows by `columns` (None: not known); matrices that tasks pack are near,
     and not asked for."""
     blocks = chosen(way, 2 * TILE if columns is None else columns, 0 if packs else right_bytes, m)

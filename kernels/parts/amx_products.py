@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from jitonnx.target import tuning
 
 SUMS_BYTES = 2 * TILE * 2 * TILE * 4
 """Sums of 2 x 2 or 4 x 1 tiles."""
-WAYS = ("in place", "copied", "gathered", "im2col", "padded")
+RowsWay: TypeAlias = Literal["in place", "copied", "gathered", "im2col", "padded"]
 
 SLACK_ROWS = 64
 """Rows that tiles may read behind the last one, without an effect."""
@@ -35,7 +35,7 @@ class AmxSizes(WindowProduct):
     group_rows: Size
     row_bytes: Size
     line_bytes: Size
-    """Bytes of a row of an image with its padding, of which "unfolded" takes the taps."""
+    """Bytes of a row of an image with its padding, of which "im2col" takes the taps."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,12 @@ class AmxSpec(KernelSpec):
     rows with some panels of `width` columns, in blocks of 2 x 2 tiles.
     """
 
-    way: str
-    """How tiles read x, one of WAYS. "in place": rows x_pixel apart, as products take them, whole steps of channels.
+    way: RowsWay
+    """How tiles read x. "in place": rows x_pixel apart, as products take them, whole steps of channels.
     "copied": rows x_pixel apart, which a task first copies to scratch memory, converted. "gathered": the taps of each
     output pixel side by side in scratch memory. "padded": the rows of the image that a task needs are copied with their
     padding, and each tap reads them from another place on; for strides of 1. Sums of what is between the rows of output
-    pixels are computed, too, which nobody writes. "unfolded": such rows are copied, and then the taps of each output
+    pixels are computed, too, which nobody writes. "im2col": such rows are copied, and then the taps of each output
     pixel side by side, for few channels and without dilation. Tasks of these two have whole rows of output pixels."""
     width: int
     prefetch_distance: bool = True
@@ -63,12 +63,12 @@ class AmxSpec(KernelSpec):
     once: bool = False
     """There is one block of rows: what is asked for is what follows shortly."""
     planes: int = 0
-    """"unfolded": so many channels of x lie in planes of pixels, x_pixel apart; 0: x is channels-last."""
+    """"im2col": so many channels of x lie in planes of pixels, x_pixel apart; 0: x is channels-last."""
     high: int = 2
     """Tiles of rows in a block: 2, or 4 with panels of one tile of columns: "padded" where that makes one block of all
     rows, and w comes from beyond the second-level cache. It is then read into tiles once, as it comes."""
     window: tuple[int, int] = (0, 0)
-    """"unfolded": rows of taps and elements of each, where these are so few that the copy of each is written out; (0,
+    """"im2col": rows of taps and elements of each, where these are so few that the copy of each is written out; (0,
     0): a loop goes over them."""
 
     GFLOPS: ClassVar[int] = tuning.TILE_PRODUCTS.gflops
@@ -287,7 +287,7 @@ def pieces(window: tuple[int, int], step: int) -> list[list[tuple[int, int]]]:
     return found
 
 
-def written_out(way: str, taps: Sequence[int], step: int) -> tuple[int, int]:
+def written_out(way: RowsWay, taps: Sequence[int], step: int) -> tuple[int, int]:
     """`AmxSpec.window` for taps (height, width, channels)."""
     if way != "im2col" or not math.prod(taps):
         return 0, 0
@@ -295,7 +295,7 @@ def written_out(way: str, taps: Sequence[int], step: int) -> tuple[int, int]:
     return window if sum(map(len, pieces(window, step))) <= _WRITTEN_OUT else (0, 0)
 
 
-def chosen(way: str, columns: int, weight_bytes: int, rows: int | None) -> dict[str, Any]:
+def chosen(way: RowsWay, columns: int, weight_bytes: int, rows: int | None) -> dict[str, Any]:
     """width, near, fetched, once and high for so many columns, bytes of weights, and rows that all columns are
     multiplied with at once (None: known only at run time)."""
     width = TILE if columns <= TILE else 2 * TILE

@@ -135,7 +135,7 @@ class Copying:
                     into.store(at, line.load(at, self._step))
             target.to(self._element).store(depth, self._outside)
 
-    def unfolded_by_pieces(
+    def im2col_by_pieces(
         self,
         scratch: Pointer,
         lines: Pointer,

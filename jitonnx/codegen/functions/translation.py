@@ -221,8 +221,8 @@ def _without_sign(operation: Callable[[e.Expr, e.Expr], e.Expr]) -> Callable[[e.
     return lambda a, b: e.cast(operation(_unsigned(a), _unsigned(b)), a.dtype)
 
 
-def _logical(op: str) -> Callable[[e.Expr, e.Expr], e.Expr]:
-    return lambda a, b: e.binary(("logical_" if a.dtype is DType.BOOL else "bitwise_") + op, a, b)
+def _logical(of_bools: e.BinaryOp, of_integers: e.BinaryOp) -> Callable[[e.Expr, e.Expr], e.Expr]:
+    return lambda a, b: e.binary(of_bools if a.dtype is DType.BOOL else of_integers, a, b)
 
 
 _INSTRUCTIONS: dict[str, Callable[..., e.Expr]] = {
@@ -242,9 +242,9 @@ _INSTRUCTIONS: dict[str, Callable[..., e.Expr]] = {
     "shl": e.shift_left,
     "ashr": e.shift_right,
     "lshr": _without_sign(e.shift_right),
-    "and": _logical("and"),
-    "or": _logical("or"),
-    "xor": _logical("xor"),
+    "and": _logical("logical_and", "bitwise_and"),
+    "or": _logical("logical_or", "bitwise_or"),
+    "xor": _logical("logical_xor", "bitwise_xor"),
     "select": e.where,
     "freeze": lambda a: a,
 }
@@ -284,8 +284,8 @@ def _predicate(one: Any) -> str:
     return found[1]
 
 
-_PLAIN = {"gt": "gt", "ge": "ge", "lt": "lt", "le": "le", "eq": "eq", "ne": "ne"}
-_OPPOSITE = {"gt": "le", "ge": "lt", "lt": "ge", "le": "gt"}
+_PLAIN: dict[str, e.BinaryOp] = {"gt": "gt", "ge": "ge", "lt": "lt", "le": "le", "eq": "eq", "ne": "ne"}
+_OPPOSITE: dict[str, e.BinaryOp] = {"gt": "le", "ge": "lt", "lt": "ge", "le": "gt"}
 
 
 def _compared(predicate: str, a: e.Expr, b: e.Expr) -> e.Expr:

@@ -8,7 +8,7 @@ docstring.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from jitonnx.ir.computation.expressions import Expr
 from jitonnx.ir.dims import DimLike
@@ -19,6 +19,16 @@ from jitonnx.support.records import dataclass
 
 if TYPE_CHECKING:
     from jitonnx.ir.computation.drawing import Distribution
+
+
+ReductionKind: TypeAlias = Literal[
+    "sum", "mean", "max", "min", "prod", "l1", "l2", "sum_square", "log_sum", "log_sum_exp"
+]
+Extremum: TypeAlias = Literal["max", "min"]
+CumulationKind: TypeAlias = Literal["sum", "prod"]
+NormalizationKind: TypeAlias = Literal["layer", "rms"]
+RecurrentKind: TypeAlias = Literal["LSTM", "GRU", "RNN"]
+PoolKind: TypeAlias = Literal["max", "average", "lp"]
 
 
 class Computation:
@@ -163,7 +173,7 @@ class Reduce(Computation):
     kind: sum, mean, max, min, prod, l1, l2, sum_square, log_sum, log_sum_exp.
     """
 
-    kind: str
+    kind: ReductionKind
     axes: tuple[int, ...]
     keepdims: bool
 
@@ -172,7 +182,7 @@ class Reduce(Computation):
 class ArgReduce(Computation):
     """Index (int64) of the largest or smallest element along `axis`; kind: max or min; last of equals if `last`."""
 
-    kind: str
+    kind: Extremum
     axis: int
     keepdims: bool
     last: bool
@@ -185,7 +195,7 @@ class Cumulate(Computation):
     exclusive: without the element itself. reverse: from the end on.
     """
 
-    kind: str
+    kind: CumulationKind
     axis: int
     exclusive: bool
     reverse: bool
@@ -255,7 +265,7 @@ class Normalize(Computation):
     kind: layer, or rms (no mean taken off).
     """
 
-    kind: str
+    kind: NormalizationKind
     axis: int
     epsilon: float
 
@@ -464,7 +474,7 @@ class Recurrent(Computation):
     none.
     """
 
-    kind: str
+    kind: RecurrentKind
     direction: str
     hidden: int
     activations: tuple[tuple[str, float, float], ...]
@@ -499,7 +509,7 @@ class Pool(Computation):
     the element taken, in the flattened operand (column-major in the spatial axes if storage_order is 1).
     """
 
-    kind: str
+    kind: PoolKind
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
     dilations: tuple[int, ...]

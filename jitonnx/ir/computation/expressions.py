@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Collection, Sequence
-from typing import Any, TypeAlias, Union
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Literal, TypeAlias, Union
 
 import numpy as np
 
@@ -22,6 +22,85 @@ from jitonnx.ir.dtypes import HALVES, DType
 from jitonnx.support import fork_safety
 
 Operand: TypeAlias = Union["Expr", float, int, bool]
+
+UnaryOp: TypeAlias = Literal[
+    "neg",
+    "abs",
+    "sign",
+    "sqrt",
+    "reciprocal",
+    "exp",
+    "log",
+    "log1p",
+    "expm1",
+    "erf",
+    "tanh",
+    "sigmoid",
+    "silu",
+    "gelu",
+    "gelu_tanh",
+    "softplus",
+    "mish",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "sinh",
+    "cosh",
+    "asinh",
+    "acosh",
+    "atanh",
+    "floor",
+    "ceil",
+    "trunc",
+    "round",
+    "nearest",
+    "nearest_low",
+    "isnan",
+    "isinf",
+    "logical_not",
+    "bitwise_not",
+]
+BinaryOp: TypeAlias = Literal[
+    "add",
+    "sub",
+    "mul",
+    "div",
+    "fmod",
+    "mod",
+    "pow",
+    "elu",
+    "maximum",
+    "minimum",
+    "eq",
+    "ne",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "logical_and",
+    "logical_or",
+    "logical_xor",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "shift_left",
+    "shift_right",
+]
+OtherOp: TypeAlias = Literal[
+    "operand",
+    "constant",
+    "index",
+    "cast",
+    "call",
+    "where",
+    "within",
+    "quotient",
+]
+Op: TypeAlias = UnaryOp | BinaryOp | OtherOp
+"""What an expression does at its root."""
 
 _SMALL_INTEGERS = (DType.INT8, DType.UINT8, DType.INT16, DType.UINT16, DType.INT32)
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
@@ -33,7 +112,7 @@ class Expr:
 
     __slots__ = ("__weakref__", "arguments", "dtype", "op", "value")
 
-    def __init__(self, op: str, arguments: tuple[Expr, ...], dtype: DType, value: Any) -> None:
+    def __init__(self, op: Op, arguments: tuple[Expr, ...], dtype: DType, value: Any) -> None:
         self.op, self.arguments, self.dtype, self.value = op, arguments, dtype, value
 
     def __add__(self, other: Operand) -> Expr:
@@ -94,7 +173,7 @@ _interned: weakref.WeakValueDictionary[tuple[Any, ...], Expr] = weakref.WeakValu
 _interning = fork_safety.lock()
 
 
-def _make(op: str, arguments: tuple[Expr, ...], dtype: DType, value: Any = None) -> Expr:
+def _make(op: Op, arguments: tuple[Expr, ...], dtype: DType, value: Any = None) -> Expr:
     # repr tells -0.0 from 0.0 and 1 from True, and makes NaN equal to itself.
     key = (op, tuple(map(id, arguments)), dtype, repr(value))
     with _interning:
@@ -143,12 +222,12 @@ def _lift(value: Operand, dtype: DType) -> Expr:
     return value if isinstance(value, Expr) else constant(value, dtype)
 
 
-def unary(op: str, x: Expr) -> Expr:
+def unary(op: UnaryOp, x: Expr) -> Expr:
     """One of UNARY applied to x."""
     return _make(op, (x,), DType.BOOL if op in _PREDICATES else x.dtype)
 
 
-def binary(op: str, a: Operand, b: Operand) -> Expr:
+def binary(op: BinaryOp, a: Operand, b: Operand) -> Expr:
     """One of BINARY applied to a and b; a plain number takes the other's type. TypeError for two different types."""
     dtype = a.dtype if isinstance(a, Expr) else b.dtype  # type: ignore[union-attr]
     left, right = _lift(a, dtype), _lift(b, dtype)
@@ -210,20 +289,26 @@ def where(condition: Expr, a: Operand, b: Operand) -> Expr:
     return _make("where", (condition, _lift(a, dtype), _lift(b, dtype)), dtype)
 
 
-def _unary_function(op: str) -> Callable[[Expr], Expr]:
-    def build(x: Expr) -> Expr:
-        return unary(op, x)
+def _unary_functions(*ops: UnaryOp) -> list[Callable[[Expr], Expr]]:
+    def function(op: UnaryOp) -> Callable[[Expr], Expr]:
+        def build(x: Expr) -> Expr:
+            return unary(op, x)
 
-    build.__name__ = op
-    return build
+        build.__name__ = op
+        return build
+
+    return [function(op) for op in ops]
 
 
-def _binary_function(op: str) -> Callable[[Operand, Operand], Expr]:
-    def build(a: Operand, b: Operand) -> Expr:
-        return binary(op, a, b)
+def _binary_functions(*ops: BinaryOp) -> list[Callable[[Operand, Operand], Expr]]:
+    def function(op: BinaryOp) -> Callable[[Operand, Operand], Expr]:
+        def build(a: Operand, b: Operand) -> Expr:
+            return binary(op, a, b)
 
-    build.__name__ = op
-    return build
+        build.__name__ = op
+        return build
+
+    return [function(op) for op in ops]
 
 
 def _erf(x: np.ndarray) -> np.ndarray:
@@ -240,7 +325,7 @@ def _divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return whole
 
 
-UNARY: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+UNARY: dict[UnaryOp, Callable[[np.ndarray], np.ndarray]] = {
     "neg": np.negative,
     "abs": np.abs,
     "sign": np.sign,
@@ -282,7 +367,7 @@ UNARY: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 """One-argument operations and what they mean on NumPy arrays."""
 
-BINARY: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+BINARY: dict[BinaryOp, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "add": np.add,
     "sub": np.subtract,
     "mul": np.multiply,
@@ -309,23 +394,23 @@ BINARY: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "shift_right": np.right_shift,
 }
 """Two-argument operations. div truncates integers towards zero; mod has the divisor's sign, fmod the dividend's."""
+_ON_ARRAYS: Mapping[str, Callable[..., np.ndarray]] = dict([*UNARY.items(), *BINARY.items()])
 
-(absolute, sign, sqrt, reciprocal, exp, log, log1p, expm1, erf, tanh, sigmoid) = map(
-    _unary_function, ("abs", "sign", "sqrt", "reciprocal", "exp", "log", "log1p", "expm1", "erf", "tanh", "sigmoid")
+(absolute, sign, sqrt, reciprocal, exp, log, log1p, expm1, erf, tanh, sigmoid) = _unary_functions(
+    "abs", "sign", "sqrt", "reciprocal", "exp", "log", "log1p", "expm1", "erf", "tanh", "sigmoid"
 )
-(silu, gelu, gelu_tanh, softplus, mish) = map(_unary_function, ("silu", "gelu", "gelu_tanh", "softplus", "mish"))
-(sin, cos, tan, asin, acos, atan, sinh, cosh, asinh, acosh, atanh) = map(
-    _unary_function, ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh")
+(silu, gelu, gelu_tanh, softplus, mish) = _unary_functions("silu", "gelu", "gelu_tanh", "softplus", "mish")
+(sin, cos, tan, asin, acos, atan, sinh, cosh, asinh, acosh, atanh) = _unary_functions(
+    "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh"
 )
-(floor, ceil, trunc, round_even, isnan, isinf, logical_not, bitwise_not) = map(
-    _unary_function, ("floor", "ceil", "trunc", "round", "isnan", "isinf", "logical_not", "bitwise_not")
+(floor, ceil, trunc, round_even, isnan, isinf, logical_not, bitwise_not) = _unary_functions(
+    "floor", "ceil", "trunc", "round", "isnan", "isinf", "logical_not", "bitwise_not"
 )
-(fmod, mod, power, elu, maximum, minimum, equal, not_equal) = map(
-    _binary_function, ("fmod", "mod", "pow", "elu", "maximum", "minimum", "eq", "ne")
+(fmod, mod, power, elu, maximum, minimum, equal, not_equal) = _binary_functions(
+    "fmod", "mod", "pow", "elu", "maximum", "minimum", "eq", "ne"
 )
-(logical_and, logical_or, logical_xor, bitwise_and, bitwise_or, bitwise_xor, shift_left, shift_right) = map(
-    _binary_function,
-    (
+(logical_and, logical_or, logical_xor, bitwise_and, bitwise_or, bitwise_xor, shift_left, shift_right) = (
+    _binary_functions(
         "logical_and",
         "logical_or",
         "logical_xor",
@@ -334,7 +419,7 @@ BINARY: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
         "bitwise_xor",
         "shift_left",
         "shift_right",
-    ),
+    )
 )
 
 
@@ -474,7 +559,7 @@ def evaluate(root: Expr, arrays: Sequence[np.ndarray], shape: Sequence[int] = ()
                 "its operator needs a method 'evaluate'"
             )
         else:
-            values[node] = (UNARY if len(arguments) == 1 else BINARY)[node.op](*arguments)
+            values[node] = _ON_ARRAYS[node.op](*arguments)
     return values[root].astype(root.dtype.numpy, copy=False)
 
 

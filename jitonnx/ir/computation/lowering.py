@@ -234,7 +234,7 @@ class Lowering:
         shape[axis] = sum(value.shape[axis] for value in operands)
         return self.emit(c.Concat(axis), operands, TensorType(operands[0].dtype, tuple(shape)))
 
-    def reduce(self, kind: str, x: Value, axes: Sequence[int], *, keepdims: bool) -> Value:
+    def reduce(self, kind: c.ReductionKind, x: Value, axes: Sequence[int], *, keepdims: bool) -> Value:
         """Reduced over `axes` (>= 0, sorted); none: over nothing."""
         shape = tuple(1 if axis in axes else dim for axis, dim in enumerate(x.shape) if keepdims or axis not in axes)
         return self.emit(c.Reduce(kind, tuple(axes), keepdims), (x,), TensorType(x.dtype, shape))

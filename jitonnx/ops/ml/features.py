@@ -150,8 +150,8 @@ class Normalizer(Operator):
     def lower(self, to: Lowering, x: Value) -> Value:
         wide = DType.DOUBLE if x.dtype is DType.DOUBLE else DType.FLOAT
         elements = to.cast(x, wide)
-        kind = {"MAX": "max", "L1": "l1", "L2": "l2"}[self.norm]
-        norm = to.reduce(kind, elements, (len(x.shape) - 1,), keepdims=True)
+        kinds: dict[str, c.ReductionKind] = {"MAX": "max", "L1": "l1", "L2": "l2"}
+        norm = to.reduce(kinds[self.norm], elements, (len(x.shape) - 1,), keepdims=True)
         element, size = e.operand(0, wide), e.operand(1, wide)
         return to.map(e.cast(e.where(e.equal(size, 0.0), element, element / size), DType.FLOAT), elements, norm)
 

@@ -22,7 +22,7 @@ class _Cumulative(Operator):
 
     function: ClassVar[Callable[..., np.ndarray]]
     neutral: ClassVar[int]
-    kind: ClassVar[str]
+    kind: ClassVar[c.CumulationKind]
 
     exclusive: int = 0
     reverse: int = 0

@@ -98,7 +98,7 @@ class _ClassLoss(Operator):
         if self.reduction == "none":
             return losses
         if self.reduction == "sum" or weights is None:
-            return to.reduce(self.reduction, losses, axes, keepdims=False)
+            return to.reduce("sum" if self.reduction == "sum" else "mean", losses, axes, keepdims=False)
         total, share = (to.reduce("sum", value, axes, keepdims=False) for value in (losses, weights))
         return to.map(e.operand(0, total.dtype) / e.operand(1, total.dtype), total, share)
 

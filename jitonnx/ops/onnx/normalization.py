@@ -202,7 +202,9 @@ class _OverTrailingAxes(Operator):
                 raise InferenceError(f"{value} does not broadcast to X ({x.type})")
         return axis
 
-    def _lower(self, to: Lowering, kind: str, x: Value, scale: Value, bias: Value | None) -> tuple[Value, ...]:
+    def _lower(
+        self, to: Lowering, kind: c.NormalizationKind, x: Value, scale: Value, bias: Value | None
+    ) -> tuple[Value, ...]:
         """The normalisation with as many results as are wanted; a scale of another shape than the axes' comes after."""
         axis = normalize_axis(self.axis, len(x.shape))
         simple = all(value is None or value.shape == x.shape[axis:] for value in (scale, bias))

@@ -44,7 +44,7 @@ class _Pool(Operator):
     def _computation(
         self,
         context: InferenceContext,
-        kind: str,
+        kind: c.PoolKind,
         x: Value,
         *,
         count_include_pad: bool = False,

@@ -74,6 +74,7 @@ class _Direction(NamedTuple):
 class _Recurrent(Operator):
     """What the three layers share: attributes, shapes, directions, sequence lengths."""
 
+    kind: ClassVar[c.RecurrentKind]
     gates: ClassVar[int]
     states: ClassVar[int] = 1
     """How many outputs there are beside Y."""
@@ -125,7 +126,7 @@ class _Recurrent(Operator):
     def computation(self, hidden: int, *, projected: bool = False) -> c.Recurrent:
         """What is computed. projected: see `c.Recurrent`."""
         return c.Recurrent(
-            kind=self.name,
+            kind=self.kind,
             direction=self.direction,
             hidden=hidden,
             activations=self.functions(),
@@ -300,6 +301,7 @@ class _Recurrent(Operator):
 class LSTM(_Recurrent):
     """Long short-term memory with optional peepholes P; outputs Y, Y_h, Y_c. Gates in the order i, o, f, c."""
 
+    kind = "LSTM"
     gates = 4
     states = 2
     default_activations = ("Sigmoid", "Tanh", "Tanh")
@@ -334,6 +336,7 @@ class LSTM(_Recurrent):
 class GRU(_Recurrent):
     """Gated recurrent unit; outputs Y, Y_h. Gates in the order z, r, h."""
 
+    kind = "GRU"
     gates = 3
     default_activations = ("Sigmoid", "Tanh")
 
@@ -359,6 +362,7 @@ class GRU(_Recurrent):
 class RNN(_Recurrent):
     """The simple recurrent layer H = f(X Wᵀ + H Rᵀ + B); outputs Y, Y_h."""
 
+    kind = "RNN"
     gates = 1
     default_activations = ("Tanh",)
 

@@ -38,7 +38,7 @@ _LEAST = -(2**63)
 class _Reduce(Operator):
     """Goes over `axes`; over all of them if there are none given (over none with noop_with_empty_axes)."""
 
-    kind: ClassVar[str]
+    kind: ClassVar[c.ReductionKind]
     """The computation's kind (see `jitonnx.ir.computation.computations.Reduce`)."""
     axes_since: ClassVar[int] = 18
     """The axes are an input since this version."""
@@ -258,7 +258,7 @@ class ReduceSumSquare(_Reduce):
 class _ArgReduce(Operator):
     """The position of an extremum along `axis`; of equal ones the first, or with select_last_index the last."""
 
-    kind: ClassVar[str]
+    kind: ClassVar[c.Extremum]
 
     axis: int = 0
     keepdims: int = 1
@@ -300,7 +300,7 @@ class ArgMin(_ArgReduce):
     kind = "min"
 
 
-def _widened(to: Lowering, x: Value, kind: str) -> Value | None:
+def _widened(to: Lowering, x: Value, kind: c.ReductionKind) -> Value | None:
     """x in an element type that the kernels reduce, which gives the same results; None if there is none.
 
     Small integers and truth are int32, uint32 is int64, and so is int32 where the mean fits but the sum may not. Of
@@ -316,7 +316,7 @@ def _widened(to: Lowering, x: Value, kind: str) -> Value | None:
     return _turned(to, to.cast(x, DType.INT64)) if kind in _ORDERED else None
 
 
-def _narrowed(to: Lowering, y: Value, dtype: DType, kind: str) -> Value:
+def _narrowed(to: Lowering, y: Value, dtype: DType, kind: c.ReductionKind) -> Value:
     """What was reduced in a type of the kernels, in the operator's."""
     if dtype is DType.UINT64 and kind in _ORDERED:
         y = _turned(to, y)

@@ -10,6 +10,7 @@ from jitonnx.ir.dims import DimLike, concrete, integers, known, usual
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.kernels.parts.amx_matrices import MatricesGiven, PackingSizes
+from jitonnx.kernels.parts.amx_products import RowsWay
 from jitonnx.kernels.parts.layouts import UnaryBuffers
 from jitonnx.kernels.spec import KernelSpec
 from jitonnx.plan.calls import KernelCall
@@ -81,7 +82,7 @@ class ComputedProduct:
         size = concrete(n * k)
         return size is None or size * itemsize <= tuning.AMX_PACKED_BYTES
 
-    def way(self, step: int, *, as_taken: bool) -> str:
+    def way(self, step: int, *, as_taken: bool) -> RowsWay:
         """How rows of a are read: all matrices begin where a cache line does, or none is read in place."""
         lines = known(self.shape.a_batch) and not any(stride % step for stride in integers(self.shape.a_batch))
         return way_of_rows(self.a, self.shape.a_row, step, as_taken=as_taken) if lines else "copied"

@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 
 from jitonnx.ir.dims import DimLike, concrete, integers, known
-from jitonnx.kernels.parts.amx_products import whole
+from jitonnx.kernels.parts.amx_products import RowsWay, whole
 from jitonnx.plan.tensor import StridedTensor
 from jitonnx.target import tuning
 
 
-def way_of_rows(x: StridedTensor, row: DimLike, step: int, *, as_taken: bool) -> str:
+def way_of_rows(x: StridedTensor, row: DimLike, step: int, *, as_taken: bool) -> RowsWay:
     """How rows that lie `row` elements apart are read: in place where tiles can, each of whose rows is a cache line, a
     step of elements; `as_taken`: x lies as products take it. Inputs and outputs of a run may begin anywhere: a row of a
     tile that lies in two lines takes six times as long."""
@@ -28,7 +28,7 @@ def way_of_windows(
     strides: Sequence[int],
     dilations: Sequence[int],
     step: int,
-) -> str:
+) -> RowsWay:
     """How windows are read. Rows of the image with their padding, where that does not make many more products: of
     channels that fill no whole step, and of places between the rows of output pixels."""
     if not known((channels,)):
@@ -44,7 +44,7 @@ def way_of_windows(
     return "padded" if more <= tuning.AMX_MORE_PRODUCTS else "gathered"
 
 
-def rows_together(pixels: Sequence[DimLike], way: str, taps: Sequence[int], dilations: Sequence[int]) -> int | None:
+def rows_together(pixels: Sequence[DimLike], way: RowsWay, taps: Sequence[int], dilations: Sequence[int]) -> int | None:
     """How many rows are multiplied with all weights at once; None where only a run tells. `pixels`: images, and rows of
     output pixels and these, or fewer sizes. In the "padded" way they are an image's, with what is between its rows."""
     sizes = pixels if way != "padded" else pixels[1:]

@@ -13,6 +13,7 @@ from jitonnx.ir.dims import DimLike, concrete, integers
 from jitonnx.ir.dims import product as joined
 from jitonnx.ir.dtypes import DType
 from jitonnx.kernels.bfloat16.spec import STEP, Bfloat16Buffers, choose
+from jitonnx.kernels.parts.amx_products import RowsWay
 from jitonnx.kernels.parts.layouts import WindowProduct
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
@@ -117,7 +118,7 @@ def _call(
     weights: StridedTensor,
     y: StridedTensor,
     rows: Sequence[int],
-    way: str,
+    way: RowsWay,
     together: int | None,
     given: dict[str, DimLike],
     label: str,

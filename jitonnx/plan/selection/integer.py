@@ -18,6 +18,7 @@ from jitonnx.ir.graph import Value
 from jitonnx.kernels.integer.spec import IntegerBuffers, IntegerSpec, beginnings, choose, fits_byte_pairs
 from jitonnx.kernels.integer_amx.spec import IntegerAmxSpec, choose_tiles
 from jitonnx.kernels.integer_depthwise.spec import DepthwiseIntegerSpec, choose_depthwise
+from jitonnx.kernels.parts.amx_products import RowsWay
 from jitonnx.kernels.parts.layouts import LINE, WindowProduct
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
@@ -98,7 +99,7 @@ def _chosen(
     weights: StridedTensor,
     y: StridedTensor,
     rows: Sequence[int],
-    way: str,
+    way: RowsWay,
     together: int | None,
 ) -> IntegerSpec | IntegerAmxSpec:
     """The kernel for `weights` [outputs, depth...]; `rows`: the axes of y that are rows of the product; `way`: how
