@@ -48,6 +48,8 @@ def ends(shapes: Mapping[str, Sequence[Size]]) -> tuple[dict[str, Shape], dict[s
     low: dict[str, Shape] = {}
     high: dict[str, Shape] = {}
     for name, shape in shapes.items():
+        if not hasattr(shape, "__iter__"):
+            raise InvalidArgument(f"{shape!r} is no shape for {name!r}: give a tuple of sizes")
         low[name], high[name] = (tuple(_end(name, size, which) for size in shape) for which in (0, 1))
     return low, high
 
@@ -79,7 +81,8 @@ def _end(name: str, size: Size, which: int) -> int:
         return int(size)
     if not isinstance(size, tuple):
         raise InvalidArgument(f"{size!r} is no size for {name!r}: give an integer, or a range as (1, 512)")
-    if len(size) != 2 or not 0 <= size[0] <= size[1]:
+    whole = all(isinstance(end, int | np.integer) for end in size)
+    if len(size) != 2 or not whole or not 0 <= size[0] <= size[1]:
         raise InvalidArgument(f"{size} is no range of sizes for {name!r}: give the least and the largest, as (1, 512)")
     return int(size[which])
 

@@ -235,6 +235,13 @@ def test_what_cannot_be_bound() -> None:
         bind(SESSION)
     with pytest.raises(InvalidArgument, match="float64"):
         bind(SESSION, {"x": np.zeros((2, 3))})
+    for shape, said in (
+        (3, "3 is no shape for 'x'"),
+        (((1.5, 2), 3), "no range of sizes"),
+        ((("a", 2), 3), "no range"),
+    ):
+        with pytest.raises(InvalidArgument, match=said):
+            bind(SESSION, {"x": shape})
     texts = [tensor("x", (2,), STRING)], [tensor("y", (2,), STRING)]
     with pytest.raises(Fail, match=r"'x' is a tensor\(string\)"):
         bind(jitonnx.InferenceSession(model([node("Identity", ["x"], ["y"])], *texts)))
