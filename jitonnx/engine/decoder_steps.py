@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from jitonnx.ir.dims import Dim, DimLike, evaluate, variables
+from jitonnx.ir.dims import DimLike, evaluate, variables
 from jitonnx.ir.graph import Graph, Value
 from jitonnx.runtime.program import Shapes
 
@@ -45,8 +45,7 @@ def step_shapes(graph: Graph, names: Sequence[str], usual: Mapping[str, Sequence
     kinds = _kinds(inputs, presents, tokens)
     for value in graph.inputs:
         for dim, size in zip(_shape(value), usual[value.name], strict=True):
-            if isinstance(dim, Dim) and size is not None and len(variables(dim)) == 1:
-                (name,) = variables(dim)
+            if size is not None and (name := _variable(dim)):
                 kinds.setdefault(name, size)
     open_sizes = {name for value in graph.inputs for dim in value.type.shape or () for name in variables(dim)}
     if not open_sizes or not open_sizes <= kinds.keys():
@@ -66,9 +65,8 @@ def _kinds(inputs: Mapping[str, Value], presents: Mapping[str, Value], tokens: V
 
     def note(shape: Sequence[DimLike], *kinds: str | int) -> None:
         for dim, kind in zip(shape, kinds, strict=False):
-            if isinstance(dim, Dim) and len(variables(dim)) == 1:
-                (variable,) = variables(dim)
-                found.setdefault(variable, kind)
+            if name := _variable(dim):
+                found.setdefault(name, kind)
 
     note(_shape(tokens), "batch", "new")
     for name, value in inputs.items():
@@ -99,6 +97,12 @@ def _presents(name: str) -> Iterator[str]:
 
 def _shape(value: Value) -> Sequence[DimLike]:
     return value.type.shape or ()
+
+
+def _variable(dim: DimLike) -> str:
+    """The variable that a size hangs on alone; "" where it is a number, or hangs on several."""
+    (name, *others) = sorted(variables(dim)) or [""]
+    return "" if others else name
 
 
 def _size(dim: DimLike, sizes: Mapping[str, int]) -> int:
