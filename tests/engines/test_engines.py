@@ -32,6 +32,15 @@ X = np.random.default_rng(5).standard_normal((5000, 3)).astype(np.float32)
 ENGINES = ("ray", "dask", "spark")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def environment() -> Iterator[None]:
+    """Workers run this Python, and find this file."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[2]))
+        yield
+
+
 def rows(x: np.ndarray = X) -> pa.Table:
     lists = pa.FixedSizeListArray.from_arrays(pa.array(x.ravel()), 3)
     return pa.table({"id": np.arange(len(x)), "x": lists})
@@ -75,7 +84,7 @@ def spark() -> Iterator[Any]:
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master("local-cluster[2,1,1024]").config("spark.ui.enabled", "false")
-    session = builder.config("spark.pyspark.python", sys.executable).getOrCreate()
+    session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
