@@ -111,6 +111,11 @@ def choose_gemm(
     )
 
 
+def stored_pays(b: np.ndarray, m: int) -> bool:
+    """Whether a constant b is better packed in 16 bits, if that loses nothing: see `stored_type`."""
+    return b.dtype == np.float32 and b.nbytes >= _STORED_BYTES and m <= _STORED_ROWS
+
+
 def stored_type(b: np.ndarray, m: int) -> str:
     """The 16-bit type in which a constant float32 b is packed without loss, where that pays; else "".
 
@@ -119,7 +124,7 @@ def stored_type(b: np.ndarray, m: int) -> str:
     of the time for one row or two, 0.66 for four, the same for eight, and 1.12 to 1.2 from sixteen on, where every tile
     widens its panel of b anew.
     """
-    if b.dtype != np.float32 or b.nbytes < _STORED_BYTES or m > _STORED_ROWS:
+    if not stored_pays(b, m):
         return ""
     flat = b.ravel(order="K")
     pieces = [flat[start : start + _PIECE] for start in range(0, flat.size, _PIECE)]
