@@ -24,6 +24,7 @@ from jitonnx.plan.plan import Plan
 from jitonnx.plan.planner import Planner, UnplannableError
 from jitonnx.plan.precision import NO_BFLOAT16, in_bfloat16
 from jitonnx.plan.region import region_call
+from jitonnx.plan.rounded_weights import with_rounded_weights
 from jitonnx.plan.selection import selector_of, takes_epilogue, takes_scaling
 from jitonnx.plan.selection.convolution import outruns_dots
 from jitonnx.plan.storage_types import place_halves
@@ -72,6 +73,7 @@ def _planned(lowered: Lowered, target: Target, choices: Choices, apart: Collecti
         lowered = in_bfloat16(lowered, takes_epilogue, outruns, exactly=not asked, packs=packs)
     elif asked:
         notes.append(NO_BFLOAT16)
+        lowered = with_rounded_weights(lowered)
     groups = fuse(lowered, takes_epilogue, takes_scaling, apart)
     planner = Planner(lowered, target, choices, Placement(lowered, groups))
     _plan_groups(planner, groups)

@@ -25,7 +25,7 @@ from jitonnx.ir.types import TensorType
 NO_BFLOAT16 = (
     "bfloat16 was asked for; products and convolutions are done in float32, as the CPU has no instructions that "
     "multiply bfloat16 faster (AMX, AVX512-BF16 at twice float32's rate, AArch64's bfmmla), or this process may not "
-    "use them"
+    "use them; large weights of few rows alone are rounded"
 )
 _LEAST_PRODUCTS = 1 << 9
 """Elements of the weights from which on bfloat16 is faster, in a convolution, which has many rows."""

@@ -98,6 +98,11 @@ def choose_gemm(
     )
 
 
+def stored_pays(b: np.ndarray, m: int) -> bool:
+    """Whether a constant b is better packed in 16 bits, if that loses nothing: see `stored_type`."""
+    return b.dtype == np.float32 and b.nbytes >= tuning.GEMM_STORED_BYTES and m <= tuning.GEMM_STORED_ROWS
+
+
 def stored_type(b: np.ndarray, m: int) -> str:
     """The 16-bit type in which a constant float32 b is packed without loss, where that pays; else "".
 
@@ -106,7 +111,7 @@ def stored_type(b: np.ndarray, m: int) -> str:
     of the time for one row or two, 0.66 for four, the same for eight, and 1.12 to 1.2 from sixteen on, where every tile
     widens its panel of b anew.
     """
-    if b.dtype != np.float32 or b.nbytes < tuning.GEMM_STORED_BYTES or m > tuning.GEMM_STORED_ROWS:
+    if not stored_pays(b, m):
         return ""
     flat = b.ravel(order="K")
     pieces = [flat[start : start + _PIECE] for start in range(0, flat.size, _PIECE)]

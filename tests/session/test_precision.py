@@ -427,6 +427,23 @@ def test_plans_for_other_cpus(cpu: str, kernels: int) -> None:
     assert any("bfloat16 was asked for" in note for note in plan.notes) is not bool(kernels)
 
 
+def test_large_weights_of_few_rows_are_rounded_where_nothing_multiplies_bfloat16() -> None:
+    """They wait for memory, and are read in half of it; other operands stay as they are."""
+    if not ON_X86_64:
+        pytest.skip("makes code for a CPU of x86-64")
+    weights = {"w": random(512, 600), "v": random(600, 8)}
+    nodes = [node("MatMul", ["x", "w"], ["p"]), node("MatMul", ["p", "v"], ["y"])]
+    made = model(nodes, [tensor("x", ["n", 512])], [tensor("y", ["n", 8])], weights)
+    run = session(made, cpu="haswell")
+    stored = [getattr(call.spec, "b_stored", None) for call in run.engine.compiled.plan.calls]
+    assert stored == ["bfloat16", ""]
+    for rows in (1, 3, 40):
+        x = random(rows, 512, seed=rows)
+        expected = x.astype(float) @ half(weights["w"]) @ weights["v"]
+        (y,) = run.run(None, {"x": x})
+        np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
+
+
 def test_cpus_without_tiles_compute_in_float32() -> None:
     made, _ = layers()
     run = session(made, cpu="haswell" if ON_X86_64 else "neoverse-n1")

@@ -125,7 +125,7 @@ def gemm(
     )
     if constant and factors is None:
         assert plain.constant is not None
-        stored = stored_type(plain.constant, _fewest(shape.m))
+        stored = stored_type(plain.constant, fewest(shape.m))
         spec = replace(spec, b_stored=stored, b_widened=bool(stored) and concrete(shape.m) is None)
     matrix, b_batch = planner.packed(plain, spec.pack_b, spec) if constant else b, shape.b_batch
     if factors is not None:
@@ -351,7 +351,7 @@ def matrix_rows(tensor: StridedTensor | None, shape: Matrices) -> tuple[DimLike,
     return None if merged is None else (merged[0], row, column)
 
 
-def _fewest(rows: DimLike) -> int:
+def fewest(rows: DimLike) -> int:
     """How many rows there are where every variable size is 1."""
     return evaluate(rows, dict.fromkeys(variables(rows), 1))
 
