@@ -64,6 +64,12 @@ class _Search(Operator):
             raise InferenceError(
                 f"model_type is {self.model_type}; 0 is for a decoder alone, 1 and 2 are for one with an encoder"
             )
+        shapes = [value.type.shape for value in bodies.inputs(0)]
+        if any(shape is not None and len(shape) < 2 for shape in shapes):
+            raise InferenceError(
+                "decoder is given past_sequence_length: caches that past and present share are not supported; export "
+                "it with caches that grow"
+            )
         if self.eos_token_id < 0 or self.pad_token_id < 0:
             raise InferenceError(
                 f"eos_token_id is {self.eos_token_id}, pad_token_id {self.pad_token_id}: they are not negative"

@@ -398,6 +398,10 @@ def test_largest() -> None:
 
 
 def test_refused() -> None:
+    shared = gpt()
+    shared.input.append(tensor("past_sequence_length", INT32, 1))
+    with pytest.raises(errors.Error, match="caches that past and present share"):
+        InferenceSession(beams(graphs={"decoder": shared})[0])
     with pytest.raises(errors.Error, match="model_type is 1"):
         InferenceSession(beams(model_type=1)[0])
     with pytest.raises(errors.Error, match="eos_token_id is -1"):
