@@ -212,11 +212,6 @@ class Engine(ModelEngine):
         return ""
 
     @property
-    def input_types(self) -> Sequence[Type]:
-        """The types of the inputs, in order."""
-        return self._input_types
-
-    @property
     def usual_sizes(self) -> dict[str, list[int | None]]:
         """The sizes of each input as far as the operators tell them; None for others."""
         return {value.name: list(map(concrete, value.type.shape or ())) for value in self.graph.inputs}

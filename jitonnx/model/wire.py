@@ -4,6 +4,8 @@ Protobuf copies every `bytes` field that it parses. Here a walk over the wire fo
 fields out and puts short tickets in their place; what is left, some kilobytes, is parsed, and a ticket is exchanged for
 a view into the file when the tensor is read. So a mapped file of 500 MB is loaded without touching its weights, and
 files above protobuf's limit of 2 GB can be read.
+
+Our own, as protobuf has no parser that leaves fields where they lie: each would be in memory twice while it is read.
 """
 
 from __future__ import annotations

@@ -4,6 +4,10 @@ A pattern becomes a tree, the tree a nondeterministic automaton, and that is run
 states that a text leads to are made when they are first met, and kept with the character that leads from one to
 another (`_Machine`). So a text costs a step a character, as in RE2, however a pattern repeats what repeats. What one
 character has to be (a class, `.`, a letter of either case) is asked of Python's `re`, which agrees with RE2 about it.
+Patterns are those of strangers' models, so their size is bounded (`MOST_NODES`, `MOST_REPETITIONS`, `MOST_NESTED`).
+
+Our own, as `re` backtracks, for times that grow exponentially with a text, and the package google-re2 is not on every
+machine: with both, a model would be right or refused by what is installed.
 
 What only backtracking can do (references to groups, looking ahead and behind) is refused as RE2 refuses it. So are
 `\\pN` and `\\C`, the flag U and what RE2's limits forbid.

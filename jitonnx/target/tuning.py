@@ -2,8 +2,10 @@
 
 Each says what it means and, in brackets at the end, where it comes from: the CPU that it was measured on and the
 command whose cases decide it, `python -m` left out; or "estimated", of what nobody measured by itself. To tune for a
-CPU, run that command with the figure changed, in turns. `tests/test_tuning.py` holds that each says so, that the
-command is there, and that somebody goes by the figure.
+CPU, run that command with the figure changed, in turns. Figures that are older than this file (November 2026) were
+measured while they were chosen, but their CPU and command are told by when that was and what they are about: measure
+again before relying on which one it was. `tests/test_tuning.py` holds that each says so, that the command is there, and
+that somebody goes by the figure.
 
 What a kind of core does in a cycle is in `jitonnx.target.cores`. What is no figure of CPUs stays where it is used: how
 many rows a kernel takes at a time, since its code is written so. So do the four costs that are formulas, whose terms

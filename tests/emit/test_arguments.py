@@ -100,7 +100,7 @@ def test_the_last_name_may_be_of_all_that_is_left() -> None:
 
 def test_records_of_as_many_places_as_a_spec_says() -> None:
     loops = record("Loops", inputs=each(2), outputs=each(1, result=True))
-    assert loops(inputs=[1, 2], outputs=[3]) == (1, 2, 3) and loops.results() == [2]
+    assert loops(inputs=[1, 2], outputs=[3]) == (1, 2, 3) and loops.results() == [2]  # type: ignore[call-arg]
     assert record("Cut", loops, rows=None).following(loops.make([1, 2, 3]), rows=4).names()[-1] == "rows"
 
 

@@ -91,7 +91,7 @@ def test_factors_alignment_and_elements(kind: type, lanes: int) -> None:
     for dtype, aligned in itertools.product((np.float32, np.float64), (False, True)):
         spec = kind("cubic", "reflection", 2, aligned, np.dtype(dtype).name, True)
         expected = sample(x, at, "cubic", "reflection", aligned=aligned) * factors[:, None]
-        result = run(spec, *(array.astype(dtype) for array in (x, at, factors)), lanes)
+        result = run(spec, *(array.astype(dtype) for array in (x, at, factors)), lanes)  # type: ignore[call-arg]  # as many as there are
         np.testing.assert_allclose(result, expected, 3e-5, 3e-5)
     whole = np.rint(at).astype(np.float32)
     for dtype in (np.uint8, np.uint16, np.uint64):

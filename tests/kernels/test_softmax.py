@@ -128,4 +128,4 @@ def test_prologue_and_epilogue(kind: str, last: bool, together: int) -> None:
 
 def test_choose() -> None:
     extents = ((100, 29, 1), (None, 29, 1), (1, 29, 1), (100, None, 1), (100, 1000, 1), (100, 29, 7))
-    assert [choose(*extent, "softmax").together for extent in extents] == [4, 4, 1, 1, 1, 1]
+    assert [choose(*extent, kind="softmax").together for extent in extents] == [4, 4, 1, 1, 1, 1]

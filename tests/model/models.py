@@ -27,8 +27,8 @@ def model_of(
     sparse: Sequence[onnx.SparseTensorProto] = (),
 ) -> onnx.ModelProto:
     """A model of these parts; inputs and outputs may be given by name."""
-    described = [[tensor_input(x) if isinstance(x, str) else x for x in group] for group in (inputs, outputs)]
-    graph = helper.make_graph(nodes, "g", *described, initializers, sparse_initializer=sparse)
+    given, told = ([tensor_input(x) if isinstance(x, str) else x for x in group] for group in (inputs, outputs))
+    graph = helper.make_graph(nodes, "g", given, told, initializers, sparse_initializer=sparse)
     opsets = [helper.make_opsetid("", opset), *(helper.make_opsetid(*domain) for domain in domains)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=ir_version, functions=functions)
 

@@ -319,4 +319,5 @@ def run_reference(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> Se
     """The outputs of the onnx package's reference evaluator."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return ReferenceEvaluator(model).run(None, dict(feeds))
+        outputs: Sequence[np.ndarray] = ReferenceEvaluator(model).run(None, dict(feeds))
+        return outputs

@@ -53,7 +53,7 @@ def check_kept(session: InferenceSession, feeds: Sequence[dict[str, Any]], resul
     if engine.unplanned or engine.variants or session.compile_status.numpy_runs:
         return  # which needs the model
     with tempfile.TemporaryDirectory() as folder:
-        write_cached([engine], [], model_info(session._model.description), Path(folder) / "kept")
+        write_cached([engine], [], model_info(session._model.description), [], Path(folder) / "kept", lambda: None)
         kept = load(Path(folder) / "kept")
         assert repr(kept.get_inputs()) == repr(session.get_inputs()) and kept.declared_inputs == session.declared_inputs
         for feed, result in zip(feeds, results, strict=True):

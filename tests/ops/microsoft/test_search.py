@@ -111,7 +111,7 @@ def decoder_parts(
     new = [heads(b, b.add("MatMul", x, b.weight(WIDTH, WIDTH, scale=0.5))) for _ in range(2)]
     presents = new if own is None else [b.add("Concat", a, c, axis=2) for a, c in zip(own, new, strict=True)]
     x = attended(b, x, *presents)
-    x = attended(b, x, *cross, mask)
+    x = attended(b, x, *cross, mask)  # type: ignore[call-arg]  # as many as there are
     return b.add("MatMul", x, b.weight(WIDTH, vocabulary)), presents
 
 
