@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from jitonnx.ir.dims import DimLike
 from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.strings import may_hold_text, string_array
 from jitonnx.support import fork_safety
+
+if TYPE_CHECKING:
+    from jitonnx.runtime.strings import StringCheck
 
 _PLEASE_FIX = "Please fix either the inputs/outputs or the model."
 
@@ -81,17 +84,20 @@ def read(value: Any, declared: Declaration) -> np.ndarray:
 class PlainInputs:
     """Tells quickly whether feeds are what most are: a dict of arrays that can be used as they are.
 
-    Of arrays of objects a copy is used, whose elements are looked at one by one.
+    The elements of arrays of objects are looked at one by one.
     """
 
     def __init__(self, declared: Sequence[Declaration]) -> None:
         self._expected: list[tuple[str, np.dtype[Any], int, list[tuple[int, int]]]] | None = []
-        self._strings = False
+        self._are_strings: StringCheck | None = None
         for entry in declared:
             if entry.dtype is None or entry.shape is None:
                 self._expected = None  # these need a closer look at every run
                 return
-            self._strings |= entry.dtype is DType.STRING
+            if entry.dtype is DType.STRING and self._are_strings is None:
+                from jitonnx.runtime.strings import StringCheck  # most models have none
+
+                self._are_strings = StringCheck()
             fixed = [(axis, dim) for axis, dim in enumerate(entry.shape) if isinstance(dim, int)]
             self._expected.append((entry.name, entry.dtype.numpy, len(entry.shape), fixed))
 
@@ -117,13 +123,17 @@ class PlainInputs:
                 if array.shape[axis] != size:
                     return None
             arrays.append(array)
-        return _with_strings(arrays) if self._strings else arrays
+        return arrays if self._are_strings is None else _with_strings(arrays, self._are_strings)
 
 
-def _with_strings(arrays: list[np.ndarray]) -> list[np.ndarray] | None:
-    """The arrays, those of objects copied as strings; None if one holds something else."""
+def _with_strings(arrays: list[np.ndarray], are_strings: StringCheck) -> list[np.ndarray] | None:
+    """The arrays, those of objects as strings: as they are if native code has found only such in them, else copied;
+    None if one holds something else."""
     try:
-        return [string_array(array, "an input") if array.dtype == object else array for array in arrays]
+        return [
+            array if array.dtype != object or are_strings(array) else string_array(array, "an input")
+            for array in arrays
+        ]
     except ValueError:
         return None
 

@@ -358,7 +358,20 @@ class Engine(ModelEngine):
         if sizes is None:
             other = self._engines.first(lambda engine: engine._accepts(shapes))
             return None if other is None else other.runner(shapes)
-        return None if self.schedule is None else functools.partial(self._follow, sizes)
+        if self.schedule is None:
+            return None
+        follow = functools.partial(self._follow, sizes)
+        with fork_safety.critical:
+            from jitonnx.engine.straight_run import straight_run  # few models have nodes on the host
+        straight = straight_run(self.schedule, sizes)
+        if straight is None:
+            return follow
+
+        def run(inputs: Sequence[Any]) -> list[Any]:
+            outputs = straight(inputs)
+            return follow(inputs) if outputs is None else outputs
+
+        return run
 
     def times(self, inputs: Sequence[Any]) -> Times:
         """What the steps of a run take, of inputs as for `run`; where that is a single native call, `program` tells.

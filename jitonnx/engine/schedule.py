@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -43,6 +43,7 @@ from jitonnx.ops.onnx.control_flow import If, Loop, Scan
 from jitonnx.runtime.bytecode import Sized
 from jitonnx.runtime.executable import Executable
 from jitonnx.runtime.execution_contexts import ExecutionContextPool
+from jitonnx.runtime.program import OutOfBounds
 from jitonnx.support import fork_safety
 from jitonnx.support.cancellation import check_end
 from jitonnx.support.lru_cache import LRUCache
@@ -78,8 +79,7 @@ class NativeStep:
 
     def __call__(self, values: dict[Value, Any], sizes: dict[str, int], times: Times | None = None) -> None:
         """Add what the step gives to `values`, and what its kernels take to `times`."""
-        key = tuple([sizes[name] for name in self.names])
-        program = self.programs.find(key) or self.programs.get(key, functools.partial(self._made, key))
+        program = self.program(sizes)
         given = [values[value] for value in self.inputs]
         if times is None:
             results = program.run(given)
@@ -89,6 +89,11 @@ class NativeStep:
         for place, counted in enumerate(self.counted, len(self.outputs)):
             results[counted.number] = _counted_part(results[counted.number], int(results[place][0]), counted, sizes)
         values.update(zip(self.outputs, results, strict=False))
+
+    def program(self, sizes: Mapping[str, int]) -> RunnableProgram:
+        """The program for these sizes. AssumptionError if what was assumed of them does not hold."""
+        key = tuple([sizes[name] for name in self.names])
+        return self.programs.find(key) or self.programs.get(key, functools.partial(self._made, key))
 
     @property
     def counting(self) -> Iterator[Node]:
@@ -355,6 +360,23 @@ class Schedule:
             begun = found
         values, bound = self._results(inputs, sizes, times, begun)
         return [array_of(value, values, bound) for value in self.outputs]
+
+    def settled_programs(self, sizes: Mapping[str, int]) -> dict[int, Callable[[list[Any]], list[Any]]] | None:
+        """What runs each native step for these sizes, by its number, where steps are such and plain host nodes, some of
+        each sort or all on the host, and no run tells further sizes; else None."""
+        plain = all(type(step) in (NativeStep, HostStep) and not getattr(step, "bodies", ()) for step in self.steps)
+        if not plain or self.told or self._given or not any(isinstance(step, HostStep) for step in self.steps):
+            return None
+        native = {number: step for number, step in enumerate(self.steps) if isinstance(step, NativeStep)}
+        if any(step.counted for step in native.values()):
+            return None
+        try:
+            for assumed in self._assumed:
+                if assumed is not None:
+                    assumed(sizes)
+            return {number: step.program(sizes).run for number, step in native.items()}
+        except (AssumptionError, OutOfBounds):
+            return None
 
     def _with_given(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> dict[str, int]:
         """Sizes with those that the inputs tell. AssumptionError if they are not what was planned."""

@@ -11,6 +11,7 @@ jitonnx_trim(pool, above), jitonnx_reclaim(pool)
 jitonnx_acquire(team), jitonnx_stop(team)
 jitonnx_entry, jitonnx_chain                            the code of a native entry, and of chains
 jitonnx_call(pool, program, bases)                      a run that native code starts
+jitonnx_strings                                         the code of a builtin that looks strings up
 jitonnx_block_…                                         what `blocks` gives NumPy
 """
 
@@ -57,9 +58,10 @@ PARTS = {
     "chains": _Part(("loop", "chain"), ("chains",), ("runs", "sizes")),
     "blocks": _Part(_BLOCKS, ("blocks",), ("runs",)),
     "calls": _Part(("call",), ("calls",), ("runs",)),
+    "strings": _Part(("strings",), ("strings",)),
 }
-"""What every run needs; what makes programs for new sizes; loops and chains of programs; memory of large outputs; and
-runs that users' native code starts.
+"""What every run needs; what makes programs for new sizes; loops and chains of programs; memory of large outputs; runs
+that users' native code starts; and look-ups of strings.
 Most models need the first alone, which is half of it all."""
 _SELDOM = ("upkeep", "blocks")
 """Modules of what runs do now and then: threads begin, end and go to sleep, frames grow, a program's tables are made.
@@ -317,6 +319,10 @@ def _define(name: str, module: Any) -> None:
         from .native import calls
 
         calls.define(module)
+    elif name == "strings":
+        from .native import strings
+
+        strings.define(module)
     else:
         from .native import blocks
 

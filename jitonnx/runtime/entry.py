@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 Entry: TypeAlias = "Callable[[Mapping[str, npt.NDArray[np.generic]]], list[npt.NDArray[np.generic]] | None]"
 
-_METH_O = 0x8
+_METH_O, _METH_FASTCALL = 0x8, 0x80
 _NEW_FROM_DESCRIPTOR = 94
 """NumPy's C interface has PyArray_NewFromDescr there."""
 
@@ -78,6 +78,17 @@ def chain_builtin(record: Record, keeper: object) -> Callable[[list[Any]], None]
 def _chain_definition() -> _MethodDefinition:
     text = b"chain(arrays): fill what is None, as far as it gets"
     return _MethodDefinition(b"chain", chains_driver().chain, _METH_O, text)
+
+
+def strings_builtin(code: int, record: Record, keeper: object) -> Callable[..., bool]:
+    """A look-up of strings (`strings.py`) as a builtin function. keeper: holds all that its record points to."""
+    return _builtin(_strings_definition(code), record, keeper)
+
+
+@fork_safety.once
+def _strings_definition(code: int) -> _MethodDefinition:
+    text = b"strings(array, places): whether all elements are strings; their numbers"
+    return _MethodDefinition(b"strings", code, _METH_FASTCALL, text)
 
 
 def _builtin(definition: _MethodDefinition, record: Record, keeper: object) -> Callable[[Any], Any]:
@@ -198,12 +209,13 @@ def _is_as_expected(array: npt.NDArray[np.generic]) -> bool:
     rank = ctypes.c_int32.from_address(place + ArrayField.RANK).value
     flags = ctypes.c_int32.from_address(place + ArrayField.FLAGS).value
     order = chr(ctypes.c_int8.from_address(descriptor + DescriptorField.BYTE_ORDER).value)
-    shape = word(place + ArrayField.SHAPE)
+    shape, strides = word(place + ArrayField.SHAPE), word(place + ArrayField.STRIDES)
     return (
         word(place + OBJECT_TYPE) == id(np.ndarray)
         and word(place + ArrayField.DATA) == address(array)
         and rank == array.ndim
         and tuple(word(shape + axis * WORD_BYTES) for axis in range(rank)) == array.shape
+        and tuple(word(strides + axis * WORD_BYTES) for axis in range(rank)) == array.strides
         and word(place + ArrayField.DESCRIPTOR) == descriptor
         and ctypes.c_int32.from_address(descriptor + DescriptorField.TYPE_NUMBER).value == array.dtype.num
         and (order == ">") == (not array.dtype.isnative)

@@ -232,6 +232,19 @@ ENTRY = _words(
 outputs; `aligned` has a word for each output, 1 where its memory comes from `handler`. `release`: let go of the GIL
 during the run. `new_array`: PyArray_NewFromDescr. `set_handler`: PyDataMem_SetHandler."""
 
+STRINGS = _words(
+    "array_type", "string_type", "true", "false", "slots", "mask", "rows", "row_bytes", "columns", "width", "once",
+)  # fmt: skip
+"""What a look-up of strings reads: addresses of types and of Python's True and False, and a table of `mask` + 1
+`STRING_SLOT`s, a power of two. A string becomes the `row_bytes` bytes of its number in `rows`; or, if there are
+`columns`, is counted: its weight, a float32 of `rows`, is added to the column of its number (negative: none) in its row
+of `width` columns, or with `once` put there."""
+STRING_SLOT = _words("text", "length", "hash", "place")
+"""A key: where its UTF-8 lies (0: the slot is free), its bytes, their `hashed`, and its number. A key lies in the first
+free slot from number hash & mask on."""
+HASH_FACTOR = 0x9E3779B97F4A7C15
+"""What the hash of a string is multiplied by."""
+
 ENTRY_INPUT = _words("name", "type_number", "rank")
 ENTRY_OUTPUT = _words("descriptor", "rank")
 
@@ -406,6 +419,7 @@ class ArrayField(enum.IntEnum):
     DATA = 16
     RANK = 24
     SHAPE = 32
+    STRIDES = 40
     DESCRIPTOR = 56
     FLAGS = 64
 

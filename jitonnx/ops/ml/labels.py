@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -24,6 +24,10 @@ _SUFFIXES = {
     "floats": DType.FLOAT,
 }
 """What attributes for lists of each type end in."""
+
+StringRows: TypeAlias = "tuple[Sequence[str], np.ndarray]"
+"""What an operator makes of strings, each by itself: texts, of equal ones the first counts, and for each of these a row,
+which is what an element becomes that equals it; behind them the row of all others."""
 
 _FEW = 16
 """Keys that are compared with one after the other in generated code; more are looked for by bisection."""
@@ -100,6 +104,17 @@ class LabelEncoder(Operator):
             raise InferenceError(f"the values are {dtype.text}, the default is {default!r}")
         return TensorType(dtype, x.shape)
 
+    def rows_of_strings(self) -> StringRows | None:
+        """See `StringRows`."""
+        keys, values, default = self._table()
+        return tuple(keys.tolist()), _with_default(values, default)
+
+    def labels(self) -> np.ndarray | None:
+        """The values of the keys 0, 1, 2, ..., if these are they, and then the default; else None."""
+        keys, values, default = self._table()
+        counted = keys.dtype.kind == "i" and keys.tolist() == list(range(len(keys)))
+        return _with_default(values, default) if counted else None
+
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         keys, values, default = self._table()
         if keys.dtype == object:
@@ -110,9 +125,7 @@ class LabelEncoder(Operator):
             found = np.minimum(np.searchsorted(distinct, x), len(distinct) - 1)
             same = (distinct[found] == x) | ((distinct[found] != distinct[found]) & (x != x))
             places = np.where(same, first_places[found], -1)
-        table = np.empty(len(values) + 1, values.dtype)
-        table[:-1], table[-1] = values, default
-        return table[places]
+        return _with_default(values, default)[places]
 
     def lower(self, to: Lowering, x: Value) -> Value:
         """Few keys are compared one by one; of many, a bisection of the sorted ones finds the one it may be."""
@@ -135,6 +148,12 @@ class LabelEncoder(Operator):
             at = e.where(e.isnan(element), numbers, at)
         chosen = to.map(at, x, place, key)
         return to.emit(c.Gather(0), (to.constant(table), chosen), TensorType(dtype, x.shape))
+
+
+def _with_default(values: np.ndarray, default: Any) -> np.ndarray:
+    table = np.empty(len(values) + 1, values.dtype)
+    table[:-1], table[-1] = values, default
+    return table
 
 
 def _equals(element: e.Expr, key: np.generic) -> e.Expr:
@@ -180,6 +199,11 @@ class CategoryMapper(Operator):
             )
         return TensorType(DType.INT64 if x.dtype is DType.STRING else DType.STRING, x.shape)
 
+    def rows_of_strings(self) -> StringRows | None:
+        """See `StringRows`."""
+        integers, strings = self.cats_int64s or (), self.cats_strings or ()
+        return strings[::-1], np.array([*integers[::-1], self.default_int64], np.int64)
+
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         integers, strings = self.cats_int64s or (), self.cats_strings or ()
         if x.dtype == object:
@@ -215,6 +239,16 @@ class OneHotEncoder(Operator):
         if (x.dtype is DType.STRING) != bool(self.cats_strings):
             raise InferenceError(f"{x.name!r} is {x.type}; the categories are {type(categories[0]).__name__}")
         return TensorType(DType.FLOAT, (*x.shape, len(categories)))
+
+    def rows_of_strings(self) -> StringRows | None:
+        """See `StringRows`."""
+        categories = self._categories()
+        if not self.zeros:
+            return None  # an error that only data shows
+        count = len(categories)
+        rows = np.zeros((count + 1, count), np.float32)
+        rows[range(count), range(count - 1, -1, -1)] = 1
+        return categories[::-1], rows
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         categories = self._categories()

@@ -46,12 +46,17 @@ class ZipMap(Operator):
         key = DType.STRING if self.classlabels_strings else DType.INT64
         return SequenceType(MapType(key, TensorType(DType.FLOAT, ())))
 
-    def evaluate(self, x: np.ndarray) -> tuple[list[dict[Any, float]]]:
+    def order(self) -> tuple[list[int], list[Any]]:
+        """The places of the labels in the order in which maps have them, and the labels in that order."""
         labels = self._labels()
-        if x.shape[-1] != len(labels):
-            raise ValueError(f"rows of {x.shape[-1]} scores for {len(labels)} labels")
         order = sorted(range(len(labels)), key=labels.__getitem__)
-        names, rows = [labels[place] for place in order], x.reshape(-1, len(labels))[:, order].tolist()
+        return order, [labels[place] for place in order]
+
+    def evaluate(self, x: np.ndarray) -> tuple[list[dict[Any, float]]]:
+        order, names = self.order()
+        if x.shape[-1] != len(names):
+            raise ValueError(f"rows of {x.shape[-1]} scores for {len(names)} labels")
+        rows = x.reshape(-1, len(names))[:, order].tolist()
         return ([dict(zip(names, row, strict=True)) for row in rows],)
 
 

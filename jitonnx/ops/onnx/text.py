@@ -179,6 +179,21 @@ class TfIdfVectorizer(Operator):
                     y[number, self.ngram_indexes[place]] += times * np.float32(weight)
         return y if x.ndim == 2 else y[0]
 
+    def counted_strings(self) -> tuple[tuple[str, ...], np.ndarray, np.ndarray | None] | None:
+        """Where only single strings of a pool are counted, each in a place of its own: these strings, for each of them
+        its place in the output and behind the last -1 for all others, and the weights by place; else None."""
+        if self.pool_strings is None or self.min_gram_length > 1:
+            return None
+        places = _pool(self)[0]
+        columns = [self.ngram_indexes[place] for place in places.values()]
+        if any(len(gram) > 1 for gram in places) or len(set(columns)) < len(columns):
+            return None
+        weights = None
+        if self.weights and self.mode != "TF":
+            weights = np.zeros(max(self.ngram_indexes) + 1, np.float32)
+            weights[columns] = [self.weights[place] for place in places.values()]
+        return tuple(text for (text,) in places), np.array([*columns, -1], np.int64), weights
+
     def _grams(self, row: list[Any]) -> list[tuple[Any, ...]]:
         """All n-grams of a row, of lengths that the pool has; single elements, which skipping does not change, once."""
         found: list[tuple[Any, ...]] = []

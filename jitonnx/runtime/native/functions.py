@@ -54,6 +54,7 @@ EXTERNAL = _by_name(
     "void free(ptr)",
     "ptr memset(ptr, i32, i64)",
     "ptr memcpy(ptr, ptr, i64)",
+    "i32 memcmp(ptr, ptr, i64)",
     "i32 madvise(ptr, i64, i32)",
     # CPython
     "i64 PyDict_Size(ptr)",
@@ -68,6 +69,7 @@ EXTERNAL = _by_name(
     "ptr PyList_GetItem(ptr, i64)",
     "i32 PyList_SetItem(ptr, i64, ptr)",
     "ptr PySequence_GetSlice(ptr, i64, i64)",
+    "ptr PyUnicode_AsUTF8AndSize(ptr, ptr)",
     "ptr PyEval_SaveThread()",
     "void PyEval_RestoreThread(ptr)",
     # instructions
