@@ -172,3 +172,12 @@ def test_transposed_convolution_with_a_sum(added: tuple[int, ...]) -> None:
     (made,) = jitonnx.InferenceSession(data).run(None, feeds)
     (expected,) = evaluate(load(data).graph, feeds)
     np.testing.assert_allclose(made, expected, 1e-4, 1e-4)
+
+
+@pytest.mark.parametrize(("channels", "outputs", "planar"), [(512, 512, False), (24, 40, True)])
+def test_open_sizes_by_what_costs_most(channels: int, outputs: int, planar: bool) -> None:
+    """Of many channels, small images gain more by copies than large ones lose; of few it is the other way round."""
+    data = model(
+        "Conv", (1, channels, "h", "w"), np.ones((outputs, channels, 1, 1), np.float32), (1, outputs, "h", "w")
+    )
+    assert ("copy" not in labels(data)) == planar

@@ -26,8 +26,8 @@ _SUFFIXES = {
 """What attributes for lists of each type end in."""
 
 StringRows: TypeAlias = "tuple[Sequence[str], np.ndarray]"
-"""What an operator makes of strings, each by itself: texts, of equal ones the first counts, and for each of these a row,
-which is what an element becomes that equals it; behind them the row of all others."""
+"""What an operator makes of strings, each by itself: texts, of which equal ones mean the first, and for each of them a
+row, which is what an element becomes that equals it; behind them the row of all others."""
 
 _FEW = 16
 """Keys that are compared with one after the other in generated code; more are looked for by bisection."""
