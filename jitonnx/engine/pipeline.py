@@ -26,6 +26,7 @@ from jitonnx.codegen.compile_error import CompileError
 from jitonnx.codegen.objects import Objects
 from jitonnx.engine.assumptions import AssumptionError
 from jitonnx.engine.compiled_plan import CompiledPlan
+from jitonnx.engine.like_runs import LikeRuns
 from jitonnx.engine.pending import PendingCode
 from jitonnx.engine.planning import plan_schedule
 from jitonnx.engine.programs import PROGRAM_BYTES, PROGRAMS_KEPT, RunnableProgram, Runner, shape_of, split_memory
@@ -360,18 +361,7 @@ class Engine(ModelEngine):
             return None if other is None else other.runner(shapes)
         if self.schedule is None:
             return None
-        follow = functools.partial(self._follow, sizes)
-        with fork_safety.critical:
-            from jitonnx.engine.straight_run import straight_run  # few models have nodes on the host
-        straight = straight_run(self.schedule, sizes)
-        if straight is None:
-            return follow
-
-        def run(inputs: Sequence[Any]) -> list[Any]:
-            outputs = straight(inputs)
-            return follow(inputs) if outputs is None else outputs
-
-        return run
+        return LikeRuns(self.schedule, sizes, functools.partial(self._follow, sizes))
 
     def times(self, inputs: Sequence[Any]) -> Times:
         """What the steps of a run take, of inputs as for `run`; where that is a single native call, `program` tells.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper, shape_inference
 
-from jitonnx import InferenceSession
+from jitonnx import InferenceSession, load
 from jitonnx.errors import Error
 from jitonnx.runtime import strings
 
@@ -134,6 +135,17 @@ def test_as_onnxruntime(name: str, native: bool, monkeypatch: pytest.MonkeyPatch
             else:
                 np.testing.assert_allclose(ours, expected, 1e-5, 1e-6)
         assert all(np.array_equal(feeds[key], array) for key, array in kept.items())
+
+
+def test_artifacts(tmp_path: Path) -> None:
+    """As sessions: a saved pipeline settles its runs, too."""
+    session, path = InferenceSession(MODELS["columns"]), str(tmp_path / "columns.jitonnx")
+    session.save(path, {"x": ((1, 9), 3)})
+    saved = load(path)
+    for seed, rows in enumerate((1, 1, 1, 1, 5, 5, 5, 1)):
+        feeds = feeds_of(session, rows, seed)
+        (ours,), (expected,) = saved.run(None, feeds), session.run(None, feeds)
+        np.testing.assert_array_equal(ours, expected)
 
 
 def test_other_elements_are_written_out() -> None:

@@ -71,7 +71,7 @@ class SavedParts:
             else:
                 sizes = part.sizes(shapes)
                 if sizes is not None:
-                    return partial(part.follow, sizes)
+                    return part.runner(sizes)
                 unmet_here = partial(_unmet, part.pairs, part.sizing)
             if not self._artifact.open:
                 unmet.append(unmet_here(shapes))

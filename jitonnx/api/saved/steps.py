@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jitonnx.engine.assumptions import AssumptionError
+from jitonnx.engine.like_runs import LikeRuns
 from jitonnx.engine.schedule import make_schedule
 from jitonnx.engine.schedule_message import from_message
 from jitonnx.errors import Fail
@@ -51,7 +53,11 @@ class SavedSteps:
         fits = all(rank in (None, len(shape)) for rank, shape in zip(self._ranks, shapes, strict=True))
         return self.sizing(shapes) if fits else None
 
-    def follow(self, sizes: Mapping[str, int], inputs: Sequence[Any]) -> list[Any]:
+    def runner(self, sizes: Mapping[str, int]) -> LikeRuns:
+        """What does runs of these sizes."""
+        return LikeRuns(self._schedule, sizes, partial(self._follow, sizes))
+
+    def _follow(self, sizes: Mapping[str, int], inputs: Sequence[Any]) -> list[Any]:
         """The outputs of a run. Fail if it meets sizes that it was not planned for, and there is no model."""
         try:
             return self._schedule.run_owned(inputs, sizes)
