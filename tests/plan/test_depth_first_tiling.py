@@ -37,7 +37,7 @@ def expansion(
 ) -> bytes:
     """A convolution of `first` taps each way, of 5 channels to `channels`, ReLU, and a depthwise convolution with ReLU.
 
-    projection: "plain" for a 1x1 convolution to 11 channels behind it, "residual" for one to which x is added.
+    projection: "plain" for a 1x1 convolution to 7 channels behind it, "residual" for one to which x is added.
     """
     weights = {
         "w": RANDOM.standard_normal((channels, 5, first, first)).astype(np.float32),
@@ -56,7 +56,7 @@ def expansion(
     outputs = [tensor("y", None)]
     if projection:
         outputs = [tensor("z", None)]
-        width = 5 if projection == "residual" else 11
+        width = 5 if projection == "residual" else 7
         weights["p"] = RANDOM.standard_normal((width, channels, 1, 1)).astype(np.float32)
         nodes.append(node("Conv", ["y", "p"], ["narrow"]))
         nodes.append(
@@ -71,11 +71,11 @@ def expansion(
 def pooled(
     size: tuple[Any, Any], projection: bool = False, first: int = 3, images: Any = 1, **attributes: Any
 ) -> bytes:
-    """A convolution of 5 channels to 24, ReLU, and maxima of windows; perhaps a 1x1 convolution to 11 behind them."""
+    """A convolution of 5 channels to 24, ReLU, and maxima of windows; perhaps a 1x1 convolution to 7 behind them."""
     weights = {
         "w": RANDOM.standard_normal((24, 5, first, first)).astype(np.float32),
         "b": RANDOM.standard_normal(24).astype(np.float32),
-        "p": RANDOM.standard_normal((11, 24, 1, 1)).astype(np.float32),
+        "p": RANDOM.standard_normal((7, 24, 1, 1)).astype(np.float32),
     }
     nodes = [
         node("Conv", ["x", "w", "b"], ["wide"], pads=[first // 2] * 4),
@@ -258,7 +258,7 @@ def test_open_sizes_of_nothing(size: tuple[int, int], small_caches: list[int]) -
     data = expansion(("H", "W"), pads=[1, 1, 1, 1], projection="plain")
     (result,) = run(data, np.zeros((1, 5, *size), np.float32))
     assert small_caches[-1] == 16
-    assert result.shape == (1, 11, *size)
+    assert result.shape == (1, 7, *size)
 
 
 def test_rows_of_bands_of_open_sizes(small_caches: list[int]) -> None:

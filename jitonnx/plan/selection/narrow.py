@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
 
 
+_PRODUCT_OUTPUTS = 4
+"""A 1x1 convolution of a channels-last image to more is left a product of rows, which may go in bands with others."""
+
+
 def narrow_convolution(
     planner: Planner,
     group: Group,
@@ -43,6 +47,8 @@ def narrow_convolution(
     if transposed and pad is None:
         return False
     planes = in_planes(x)
+    if not planes and kernel == (1, 1) and outputs > _PRODUCT_OUTPUTS:
+        return False
     if not planes and (computation.group > 1 or not is_channels_last(x)):
         return False
     if computation.group > 1 and not transposed and (array.ndim != 3 or not _is_for_planes(planner, group)):
