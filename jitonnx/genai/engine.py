@@ -78,7 +78,7 @@ class Request:
         self.engine = engine
         self.tokens = np.zeros(0, np.int32)
         """All tokens, of prompts and answers. (Not in onnxruntime-genai.)"""
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
         """What the last turn failed by. (Not in onnxruntime-genai.)"""
         most = options.max_session_tokens or engine.defaults.max_length
         self.max_tokens = min(most, engine.model.context_length)
@@ -238,7 +238,8 @@ class Engine:
     def run(self, buffer: EngineEventBuffer) -> EngineEventBuffer | None:
         """Make a step, unless events of the last one are left, and put events into a buffer. None without any.
 
-        What fails a single request, or a run, is told by events: `EngineEventFlags.FAILED`, and `Request.error`.
+        What fails a single request, or a run, is told by events: `EngineEventFlags.FAILED`, and `Request.error`. Ctrl-C
+        fails the run that it comes in, and is raised.
         """
         if not self._events:
             self._step()
@@ -361,10 +362,12 @@ class Engine:
             self._used[lane] = self._step_number
         try:
             logits = self._lanes.read(first, tokens, counts, counts[:, None] - 1)[:, 0]
-        except (errors.Error, MemoryError) as error:
+        except BaseException as error:  # Ctrl-C, too
             for request in group:
                 request.error = error
                 self.finish(request, FinishReason.FAILED, error_code=EngineErrorCode.ENGINE_EXECUTION_FAILURE)
+            if not isinstance(error, errors.Error | MemoryError):
+                raise
             return
         ready = [place for place, one in enumerate(group) if self._lanes.length(first + place) == len(one.tokens)]
         if first == len(self._decoding):  # prompts, some of which are read

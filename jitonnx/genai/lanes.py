@@ -42,11 +42,13 @@ class Lanes:
         self.decoder, self.count, self._limit = decoder, count, limit
         self.tokens: list[np.ndarray] = [np.zeros(0, np.int32) for _ in range(count)]
         """What each lane has read, int32."""
-        self.can_pad = all(slot.grows for slot in decoder.slots) and decoder.can_choose
+        self._only_grow = all(slot.grows for slot in decoder.slots)
+        """Whether rows behind those of earlier tokens are all that a run writes."""
+        self.can_pad = self._only_grow and decoder.can_choose
         """Whether sequences of unequal length may be read together: rows that padding wrote are written again."""
         self.run_options: RunOptions | None = None
         self._rows = LEAST_ROWS
-        self._arrays = {slot.past: self._made(slot) for slot in decoder.slots}
+        self._arrays = {slot.past: self._made(slot, self._rows) for slot in decoder.slots}
         self._bound: dict[tuple[int, int], Bound] = {}
         """Runs over lanes, by the first and their number."""
 
@@ -70,10 +72,20 @@ class Lanes:
         try:
             logits = bound.run(self.run_options)
         except InvalidArgument as error:
+            self._forget(lanes)
             raise misfit(error, steps, longest, in_place=True) from error
+        except BaseException:  # Ctrl-C, too
+            self._forget(lanes)
+            raise
         for lane, row, count in zip(lanes, tokens, counts.tolist(), strict=True):
             self.tokens[lane] = np.concatenate([self.tokens[lane], row[:count].astype(np.int32)])
         return logits
+
+    def _forget(self, lanes: range) -> None:
+        """Forget what a run that failed may have written to."""
+        if not self._only_grow:
+            for lane in lanes:
+                self.cut(lane, 0)
 
     # ------------------------------------------------------------ cutting, copying
 
@@ -121,23 +133,24 @@ class Lanes:
         """Where a lane's array of a slot holds so many tokens."""
         return (slice(None),) * ((slot.rows_axis or 1) - 1) + (slice(length),) if slot.grows else ()
 
-    def _made(self, slot: Slot) -> np.ndarray:
-        return np.zeros(slot.sized(self.count, self._rows), self.decoder.numpy(slot.past))
+    def _made(self, slot: Slot, rows: int) -> np.ndarray:
+        return np.zeros(slot.sized(self.count, rows), self.decoder.numpy(slot.past))
 
     def _reserve(self, rows: int) -> None:
         """Have memory for so many tokens in each lane."""
         if rows <= self._rows:
             return
         # Padding may reach beyond what a sequence may have.
-        self._rows = max(rows, min(2 * self._rows, self._limit))
+        rows = max(rows, min(2 * self._rows, self._limit))
         self._bound.clear()
         for slot in self.decoder.slots:
             if slot.grows:
-                held, made = self._arrays[slot.past], self._made(slot)
+                held, made = self._arrays[slot.past], self._made(slot, rows)
                 for lane in range(self.count):
                     part = self._lane_rows(slot, self.length(lane))
                     made[lane][part] = held[lane][part]
                 self._arrays[slot.past] = made
+        self._rows = rows
 
     def _bind(self, first: int, number: int) -> Bound:
         """What runs over some lanes bind."""

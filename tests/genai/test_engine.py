@@ -11,6 +11,7 @@ from onnx import ModelProto
 
 import jitonnx.genai as ours
 from jitonnx.errors import InvalidArgument
+from jitonnx.genai.decoder import Bound
 from tests.genai.folders import SHAPE, with_state, write_folder, write_windowed_folder
 
 EVENT = ("request", "turn_id", "flags", "token", "finish_reason", "matched_stop_string_index", "error_code")
@@ -306,6 +307,49 @@ def test_what_fails_a_run_ends_its_requests(model: ours.Model, monkeypatch: pyte
     tokens = prompt(4)
     request.begin_turn(tokens)
     told.finish()
+
+
+def test_an_interrupt_is_raised_and_others_go_on(model: ours.Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Told(ours.Engine(model, max_batch_size=1))
+    tokens = [prompt(4), prompt(5)]
+    first, second = (asked(told.engine, one, 6) for one in tokens)
+
+    def interrupt(bound: Bound, options: Any) -> np.ndarray:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Bound, "run", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            told.step()
+    told.finish()
+    assert told.end(first).finish_reason == ours.FinishReason.FAILED and isinstance(first.error, KeyboardInterrupt)
+    assert told.tokens(second) == alone(model, tokens[1], 6)
+
+
+def test_states_of_a_run_that_fails_are_forgotten(
+    language_model: ModelProto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it may have written is not taken for what the sequence's tokens give."""
+    model = ours.Model(str(write_folder(tmp_path / "state", with_state(language_model))))
+    told = Told(ours.Engine(model, max_batch_size=2))
+    tokens = prompt(9)
+    request = asked(told.engine, tokens, 20)
+    told.step()
+    told.step()
+    run = Bound.run
+
+    def fail(bound: Bound, options: Any) -> np.ndarray:
+        run(bound, options)
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Bound, "run", fail)
+        told.step()
+    assert told.end(request).finish_reason == ours.FinishReason.FAILED
+    whole = request.tokens
+    request.begin_turn(np.array([9], np.int32))
+    told.step()
+    assert told.events[-1].token == alone(model, np.append(whole, np.int32(9)), 1)[0]
 
 
 def _fail(rows: int) -> None:

@@ -235,10 +235,19 @@ def test_keys(model: ours.LanguageModel) -> None:
             client_of(address, api_key="other").completions.create(model=NAME, prompt="a", max_tokens=2)
 
 
-def test_many_clients_of_which_some_are_killed(model: ours.LanguageModel) -> None:
+def test_many_clients_of_which_some_are_killed(model: ours.LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """64 at once, more than there are lanes; two go away, one in a stream, one without. All lanes become free."""
     prompts = ["hello" * (1 + number % 5) + str(number) for number in range(64)]
     expected = [model.generate(prompt, max_new_tokens=12) for prompt in prompts]
+    # No step is made before all have asked, so that none of what is killed is at its end.
+    begin, run = threading.Event(), ours.Engine.run
+
+    def held(engine: ours.Engine, buffer: Any) -> Any:
+        assert begin.wait(60)
+        time.sleep(0.002)
+        return run(engine, buffer)
+
+    monkeypatch.setattr(ours.Engine, "run", held)
     with served(model, max_batch_size=6) as address:
         killed = [
             subprocess.Popen([sys.executable, "-c", KILLED, address, stream], stdout=subprocess.PIPE, text=True)
@@ -256,6 +265,7 @@ def test_many_clients_of_which_some_are_killed(model: ours.LanguageModel) -> Non
 
         with ThreadPoolExecutor(64) as pool:
             answers = pool.map(ask, range(64))
+            begin.set()
             time.sleep(0.1)
             for process in killed:
                 process.kill()
