@@ -69,7 +69,7 @@ def each(function: Callable[[_Task], _Result], tasks: Iterable[_Task], workers: 
     is begun again elsewhere."""
     if not ray.is_initialized():
         ray.init(log_to_driver=False)
-    remote = ray.remote(num_cpus=1, max_retries=3)(function)
+    remote = ray.remote(num_cpus=1, max_retries=3)(lambda task: function(task))  # it takes functions alone
     waiting = list(tasks)
     most = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
     running = [remote.remote(task) for task in waiting[:most]]
