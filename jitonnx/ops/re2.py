@@ -7,7 +7,8 @@ character has to be (a class, `.`, a letter of either case) is asked of Python's
 Patterns are those of strangers' models, so their size is bounded (`MOST_NODES`, `MOST_REPETITIONS`, `MOST_NESTED`).
 
 Our own, as `re` backtracks, for times that grow exponentially with a text, and the package google-re2 is not on every
-machine: with both, a model would be right or refused by what is installed.
+machine. Where it can be imported it matches, in native code; which patterns are refused is said here alone, so that no
+model is right or refused by what is installed.
 
 What only backtracking can do (references to groups, looking ahead and behind) is refused as RE2 refuses it. So are
 `\\pN` and `\\C`, the flag U and what RE2's limits forbid.
@@ -18,7 +19,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterator
-from typing import NamedTuple, NoReturn, TypeAlias
+from typing import Any, NamedTuple, NoReturn, Protocol, TypeAlias
 
 CLASSES = {
     "d": "0-9",
@@ -75,18 +76,67 @@ _GROUP = re.compile(r"\(\?(?:P?<(?P<name>\w+)>|(?P<flags>[a-zA-Z]*(?:-[a-zA-Z]+)
 @functools.lru_cache(64)
 def compiled(pattern: str) -> Expression:
     """The expression for a pattern in RE2's syntax. ValueError for what is not, or is too large."""
-    return Expression(_Parser(pattern).tree())
+    own, library = Automaton(_Parser(pattern).tree()), library_found()
+    if library is None:
+        return own
+    options = library.Options()
+    options.log_errors = False
+    try:
+        return LibraryExpression(library.compile(pattern, options))
+    except library.error:  # it takes more memory than the library's bound
+        return own
 
 
-class Expression:
+def library_found() -> Any:
+    """The module of google-re2; None where it is not installed."""
+    try:
+        import re2
+    except ImportError:
+        return None
+    return re2
+
+
+class Expression(Protocol):
     """A compiled pattern."""
+
+    def fullmatch(self, text: str) -> bool:
+        """Whether the text as a whole matches."""
+        ...
+
+    def spans(self, text: str) -> Iterator[tuple[int, int]]:
+        """Where each match begins and ends, from left to right: the first that there is behind the one before, and of
+        those that begin there the one that the pattern prefers."""
+        ...
+
+
+class LibraryExpression:
+    """google-re2's."""
+
+    def __init__(self, pattern: Any) -> None:
+        self._pattern = pattern
+
+    def fullmatch(self, text: str) -> bool:
+        """See `Expression`."""
+        return self._pattern.fullmatch(text) is not None
+
+    def spans(self, text: str) -> Iterator[tuple[int, int]]:
+        """See `Expression`."""
+        before = None
+        for match in self._pattern.finditer(text):  # gives an empty match at the end twice
+            if match.span() != before:
+                yield match.span()
+            before = match.span()
+
+
+class Automaton:
+    """Our own."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
         self._whole = _Machine(tree)
 
     def fullmatch(self, text: str) -> bool:
-        """Whether the text as a whole matches."""
+        """See `Expression`."""
         state = self._whole.start("")
         for char in text:
             _, behind = state.moves.get(char) or self._whole.move(state, char)
@@ -96,8 +146,7 @@ class Expression:
         return self._whole.move(state, "")[0]
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """Where each match begins and ends, from left to right: the first that there is behind the one before, and of
-        those that begin there the one that the pattern prefers."""
+        """See `Expression`."""
         starts, (_, forward) = self._starts(text), self._searching
         begin = 0
         while begin <= len(text):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -167,8 +168,19 @@ NO_PATTERNS = [
 ]
 
 
+@pytest.fixture(params=["google-re2", "own"])
+def matcher(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """What matches: the library, or what does where it is not installed."""
+    if request.param == "own":
+        monkeypatch.setattr(re2, "library_found", lambda: None)
+    re2.compiled.cache_clear()
+    assert isinstance(re2.compiled("a"), re2.Automaton) == (request.param == "own")
+    yield request.param
+    re2.compiled.cache_clear()
+
+
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_patterns_match_what_they_match_in_re2(pattern: str) -> None:
+def test_patterns_match_what_they_match_in_re2(pattern: str, matcher: str) -> None:
     given = case("RegexFullMatch", 20, TEXTS, pattern=pattern)
     expected = run_onnxruntime(build(given), {"x0": TEXTS})
     assert expected is not None
@@ -196,7 +208,7 @@ def test_what_re2_refuses_is_refused(pattern: str) -> None:
         "(x+x+)+y",
     ],
 )
-def test_no_pattern_takes_longer_than_the_text(pattern: str) -> None:
+def test_no_pattern_takes_longer_than_the_text(pattern: str, matcher: str) -> None:
     """Texts on which a matcher that goes back would take longer than the world has existed."""
     texts = strings("a" * 40 + "!", "x" * 3000 + "y", "a" * 3000 + "b", "ab" * 1500 + "c", "a" * 50)
     given = case("RegexFullMatch", 20, texts, pattern=pattern)
@@ -209,12 +221,13 @@ def run_ours(given: Case, texts: np.ndarray) -> np.ndarray:
     return InferenceSession(build(given)).run(None, {"x0": texts})[0]
 
 
-def test_a_search_that_fails_everywhere_takes_no_longer_than_the_text() -> None:
+def test_a_search_that_fails_everywhere_takes_no_longer_than_the_text(matcher: str) -> None:
     assert list(re2.compiled("a*b|c").spans("a" * 20_000)) == []
     assert list(re2.compiled("(a+)+$").spans("a" * 5000 + "!")) == []
 
 
-def test_matches_are_those_of_re() -> None:
+@pytest.mark.parametrize("matcher", ["own"], indirect=True)
+def test_matches_are_those_of_re(matcher: str) -> None:
     """Random patterns on random texts: where nothing is ambiguous about an empty match, both find the same."""
     chosen = random.Random(25)
 
