@@ -39,7 +39,7 @@ ALLOWED = {
     },
     "numba": {"api", "errors", "ir", "runtime", "support"},
     "compat": {"api", "errors", "support"},
-    "batch": {"api", "errors", "ir", "runtime", "support"},
+    "batch": {"api", "errors", "ir", "model", "runtime", "support"},
     "genai": {"api", "errors", "ir", "proto"},
     "serve": {"errors", "genai"},
     "tools": {

@@ -74,9 +74,10 @@ class ModelCompiler:
         self._locate = get_initializer_location_func
 
     def set_ep_context_binary_information(self, output_directory: str | os.PathLike[str], model_name: str) -> None:
-        """Accepted, without effect: the CPU leaves nothing beside models.
+        """Where other providers leave what they make of the model `model_name`. Without effect.
 
-        InvalidArgument for no name, and for what onnxruntime takes for no folder: it ends in neither "/" nor ".x".
+        InvalidArgument for no name, and for an output_directory that onnxruntime takes for no folder: it ends in
+        neither "/" nor ".x".
         """
         directory = os.fspath(output_directory)
         if not isinstance(model_name, str):
