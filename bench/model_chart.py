@@ -15,6 +15,8 @@ from typing import Any
 
 COLOURS = {"onnxruntime": "#2f7f8f", "openvino": "#e8963c"}
 NAMES = {"onnxruntime": "onnxruntime", "openvino": "OpenVINO"}
+LARGEST = 3.5
+"""Ratios beyond are drawn up to here; the number beside the bar is right."""
 BAR_HEIGHT, MODEL_INCHES, MARGIN_INCHES = 0.38, 0.3, 1.1
 
 
@@ -32,7 +34,7 @@ def draw(rows: Sequence[dict[str, Any]], threads: int, title: str, path: Path) -
         known = [ratio for ratio in ratios if not math.isnan(ratio)]
         label = f"{NAMES[name]} (geometric mean {statistics.geometric_mean(known):.2f})"
         at = [number + (place - 0.5) * BAR_HEIGHT for number in range(len(chosen))]
-        bars = axes.barh(at, ratios, BAR_HEIGHT, color=COLOURS[name], label=label)
+        bars = axes.barh(at, [min(ratio, LARGEST) for ratio in ratios], BAR_HEIGHT, color=COLOURS[name], label=label)
         axes.bar_label(bars, [f"{ratio:.2f}" for ratio in ratios], padding=2, fontsize=7)
     axes.axvline(1, color="#404040", linewidth=1)
     axes.set_yticks(range(len(chosen)), [row["model"] for row in chosen], fontsize=9)
