@@ -27,9 +27,11 @@ from jitonnx.engine.schedule_plan import LoopNode
 from jitonnx.engine.timing import Times
 from jitonnx.errors import InvalidArgument, RuntimeException
 from jitonnx.ir import dims
+from jitonnx.ir.assumptions import Pair
 from jitonnx.ir.extract import substituted
-from jitonnx.ir.graph import Node, Value
+from jitonnx.ir.graph import Graph, Node, Value
 from jitonnx.ops.onnx.control_flow import Loop, Parts, Scan, no_rows, parts_of
+from jitonnx.plan.parametric_program import ParametricProgram
 from jitonnx.runtime.bytecode import Sized
 from jitonnx.runtime.driver import chains_driver
 from jitonnx.runtime.executable import Executable
@@ -108,6 +110,16 @@ class BodySegment:
         return step.compiled.sized(dict(zip(self.names, variables, strict=True)))
 
 
+def _assumed(outline: ParametricProgram, body: Graph, names: Sequence[str]) -> list[Pair]:
+    """Sizes that have to be equal for a body's program: what its plan rests on, and what rewrites of the body made use
+    of, as a Slice is gone that would keep all of its input. names: of the variables that are known to the program."""
+    found = list(outline.assumed())
+    for a, b in body.assumptions:
+        if (a, b) not in found and dims.variables(a) | dims.variables(b) <= set(names):
+            found.append((a, b))
+    return found
+
+
 class LoopStep:
     """A Loop or Scan that runs natively."""
 
@@ -132,7 +144,6 @@ class LoopStep:
         self.threads, self.frames = threads, frames
         self._programs: LRUCache[Iteration] = LRUCache(PROGRAMS_KEPT, Iteration.memory_bytes, table_bytes)
         outline = compiled.outline
-        self.assumed = outline.assumed()
         place = {value: number for number, value in enumerate(body.inputs)}
         count = len(body.inputs)
         own = [*parts.carried, *parts.elements]
@@ -140,6 +151,7 @@ class LoopStep:
         bound = {name: binding for name, binding in bindings if binding.value in own}
         counting = {name for name, binding in bindings if binding.element}
         self.names = sorted(set().union(*map(dims.variables, outline.numbers)))
+        self.assumed = _assumed(outline, body.graph, self.names)
         self._sources: list[tuple[int, int] | None] = [
             (own.index(bound[name].value), bound[name].place) if name in bound else None for name in self.names
         ]

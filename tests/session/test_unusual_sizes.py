@@ -272,3 +272,14 @@ def test_a_slice_in_a_branch_that_keeps_all_of_what_a_run_tells() -> None:
     source = parsed(f"(int64[k] x, bool t) => (int64[n] y) {{ y = If<{branches}>(t) }}", **constants)
     sizes = (4, 0, 4, 4, 1, 7, 2, 2, 8)
     check(source, [{"x": ramp(n, dtype="i8"), "t": np.array(t)} for n in sizes for t in (True, False)])
+
+
+@pytest.mark.parametrize("sizes", [(15, 255, 27, 120), (255, 15, 0, 101)])
+def test_a_slice_in_a_loop_that_keeps_all_of_what_a_run_tells(sizes: tuple[int, ...]) -> None:
+    body = (
+        "body=b(int64 i, bool go, float[z] s) => (bool on, float[z] t, float[h] u) "
+        "{ on = Identity(go) t = Identity(s) n = Neg(s) l = Slice(n, start, end) u = Abs(l) }"
+    )
+    text = f"(float[k] x) => (float[p,q] y) {{ v = Unique<sorted=1>(x) w, y = Loop<{body}>(count, go, v) }}"
+    constants = {"start": np.array([-100]), "end": np.array([LARGEST]), "count": np.array(2), "go": np.array(True)}
+    check(parsed(text, **constants), [{"x": ramp(n)} for n in sizes])
