@@ -118,9 +118,14 @@ def open_settings(
 def _session(model: str | os.PathLike[str] | bytes | InferenceSession) -> tuple[InferenceSession, bool]:
     if isinstance(model, InferenceSession):
         return model, False
+    return InferenceSession(model, one_thread()), True
+
+
+def one_thread() -> SessionOptions:
+    """Options of sessions that batches share, which run beside each other."""
     options = SessionOptions()
-    options.intra_op_num_threads = 1  # batches run beside each other
-    return InferenceSession(model, options), True
+    options.intra_op_num_threads = 1
+    return options
 
 
 def _names(outputs: Sequence[str] | Mapping[str, str] | None, signature: Signature) -> Mapping[str, str]:

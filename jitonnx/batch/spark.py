@@ -50,10 +50,8 @@ def predict(
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         worker = worker_of(sent.value)
         for batch in batches:
-            table = pa.Table.from_batches([batch])
-            yield from worker.table(
-                table, "a partition of the frame", as_lists(worker.schema(batch.schema))
-            ).to_batches()
+            rows, schema = pa.Table.from_batches([batch]), as_lists(worker.schema(batch.schema))
+            yield from worker.table(rows, "a partition of the frame", schema).to_batches()
 
     return frame.mapInArrow(run, from_arrow_schema(made))
 

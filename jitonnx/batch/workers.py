@@ -18,14 +18,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jitonnx.api.options import SessionOptions
 from jitonnx.api.session import InferenceSession, load
-from jitonnx.batch.prediction import SIZES, open_settings, output_types, settled, stream
+from jitonnx.batch.prediction import SIZES, one_thread, open_settings, output_types, settled, stream
 from jitonnx.batch.signature import signature_of
 from jitonnx.batch.tables import Columns, map_columns
 from jitonnx.errors import Error, Fail, InvalidArgument
 from jitonnx.model.load import load as read_model
 from jitonnx.support.kernel_cache import KernelCache, default_directory
+from jitonnx.support.log import logger
 
 if TYPE_CHECKING:
     import pyarrow
@@ -66,7 +66,7 @@ def prepared(
     if isinstance(model, InferenceSession):
         raise InvalidArgument("a session cannot be sent to workers: give the model's path or its bytes")
     content: bytes | str = model if isinstance(model, bytes) else os.path.abspath(os.fspath(model))
-    session = InferenceSession(content, _one_thread())
+    session = InferenceSession(content, one_thread())
     open_settings(session, outputs, batch_rows, None, on_error)
     if isinstance(content, str) and not _has_other_files(content):
         content = Path(content).read_bytes()
@@ -75,12 +75,6 @@ def prepared(
     for part in (content if isinstance(content, bytes) else content.encode(), compiled):
         digest.update(hashlib.sha256(part).digest())
     return Prediction(content, compiled, columns, outputs, batch_rows, on_error, digest.hexdigest())
-
-
-def _one_thread() -> SessionOptions:
-    options = SessionOptions()
-    options.intra_op_num_threads = 1  # batches run beside each other
-    return options
 
 
 def _has_other_files(path: str) -> bool:
@@ -146,7 +140,7 @@ class Worker:
 
 
 def _opened(prediction: Prediction) -> InferenceSession:
-    options = _one_thread()
+    options = one_thread()
     if prediction.compiled:
         key = hashlib.sha256(prediction.compiled).hexdigest()
         cache, place = KernelCache(default_directory()), f"sent to workers {key}"
@@ -154,8 +148,8 @@ def _opened(prediction: Prediction) -> InferenceSession:
             if cache.model(place, key) is None:
                 cache.keep_model(place, key, lambda path: _write(path, prediction.compiled))
             return load(cache.model(place, key) or prediction.compiled, options)
-        except (Fail, OSError):  # it is for another CPU, or the disk is full
-            pass
+        except (Fail, OSError) as error:  # it is for another CPU, or the disk is full
+            logger.info("the model is compiled here, as what was sent compiled cannot be used: %s", error)
     return InferenceSession(prediction.model, options)
 
 
