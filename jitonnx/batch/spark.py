@@ -1,9 +1,11 @@
 """Spark: a model over the rows of a frame, in its Python workers (`pip install "jitonnx[spark]"`).
 
-from jitonnx.batch.spark import predict, udf
+    from jitonnx.batch.spark import predict, udf
 
-predict(spark.read.parquet("rows/"), "model.onnx").write.parquet("predictions/")
-frame.withColumn("y", udf("model.onnx")("x"))                # pyspark.ml.functions.predict_batch_udf
+    predict(spark.read.parquet("rows/"), "model.onnx").write.parquet("predictions/")
+    frame.withColumn("y", udf("model.onnx")("x"))                # pyspark.ml.functions.predict_batch_udf
+
+The model is sent once to each executor, as a broadcast variable.
 """
 
 from __future__ import annotations
