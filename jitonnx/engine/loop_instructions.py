@@ -7,7 +7,6 @@ inputs Python does the loop; those that come twice in a row take the place of th
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,8 @@ from jitonnx.ir.graph import Value
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.onnx.control_flow import Scan
 from jitonnx.runtime.layout import WORD_BYTES, LoopGives
-from jitonnx.runtime.loop_instructions import ANY, ArrayType, LoopOperand, NativeLoop, Result
+from jitonnx.runtime.loop_instructions import LoopOperand, NativeLoop, Result
+from jitonnx.runtime.native_memory import ANY, ArrayType
 from jitonnx.support import fork_safety
 from jitonnx.support.records import NamedTuple
 
@@ -158,11 +158,11 @@ class LoopInstructions:
         for number, (_, place) in enumerate(step.captures, self._captured):
             operands.append(LoopOperand(words.base(place), number))
         for number, (_, place, _) in enumerate(step.followed, self._followed):
-            stride = words.strides[place] = _row_bytes(seen.types[number])
+            stride = words.strides[place] = seen.types[number].item_bytes
             operands.append(LoopOperand(words.base(place), number, step.first * stride))
         for place, number, back in zip(step.scan_places, self._scanned, step.reads_back, strict=True):
             if place is not None:
-                stride = _row_bytes(seen.types[number])
+                stride = seen.types[number].item_bytes
                 words.strides[place] = -stride if back else stride
                 operands.append(LoopOperand(words.base(place), number, 0, stride if back else 0))
         for index, ((given, made), dtype) in enumerate(zip(step.pairs, step.kinds, strict=True)):
@@ -179,11 +179,11 @@ class LoopInstructions:
             zip(step.row_kinds, iteration.rows, step.writes_back, strict=True)
         ):
             place, rows = step.row_place + number, ArrayType(dtype, (ANY, *shape))
-            stride = _row_bytes(rows)
+            stride = rows.item_bytes
             words.strides[place] = -stride if back else stride
             operands.append(LoopOperand(words.base(place), inputs + len(outputs), 0, stride if back else 0))
             outputs.append(rows)
-        row_bytes = sum(map(_row_bytes, outputs[first_row:]))
+        row_bytes = sum(one.item_bytes for one in outputs[first_row:])
         words.begin(iteration.loadable)
         return NativeLoop(
             step.frames,
@@ -216,14 +216,9 @@ class LoopInstructions:
                 results.append(Result(LoopGives.EITHER, buffers[place], buffers[place] + 1))
             elif place in stacks:
                 copy, row = stacks[place]
-                nbytes = _row_bytes(outputs[first_row + row])
+                nbytes = outputs[first_row + row].item_bytes
                 results.append(Result(LoopGives.LAST, copy, first_row + row, int(step.writes_back[row]), nbytes))
             else:
                 results.append(Result(LoopGives.GIVEN, number))
         results += [Result(LoopGives.ROWS, first_row + row) for row in range(len(step.row_kinds))]
         return results[: len(step.node.outputs)]
-
-
-def _row_bytes(tensor: ArrayType) -> int:
-    """The bytes of an element of what is gone through."""
-    return math.prod(tensor.shape[1:]) * tensor.dtype.itemsize
