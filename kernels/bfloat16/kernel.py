@@ -17,7 +17,7 @@ from jitonnx.kernels.parts.amx_kernel import AmxKernel, Block
 from jitonnx.kernels.parts.amx_packing import rounded_step
 from jitonnx.kernels.parts.amx_rows import Copying
 from jitonnx.kernels.parts.layouts import LINE, TILE
-from jitonnx.kernels.parts.microkernel import CHAINED_OPERATIONS, emit_finish
+from jitonnx.kernels.parts.microkernel import CHAINED_OPERATIONS, TileResult, emit_finish
 
 
 def build(spec: Bfloat16Spec, lanes: int, epilogue: Stage | None = None) -> Kernel:
@@ -167,10 +167,10 @@ class DotsKernel(Bfloat16Kernel):
             self.epilogue,
             shape=(height, self.spec.width // lanes),
             sums=in_vectors(code, sums, lanes),
-            c=self.result(matrix).at(row * size.y_pixel + column).value,
-            ldc=size.y_pixel.value,
+            result=TileResult(
+                self.result(matrix).at(row * size.y_pixel + column).value, size.y_pixel.value, (matrix, row, column)
+            ),
             active=(size.out_channels - column).value,
-            place=(matrix, row, column),
             rows_live=live.value,
         )
 

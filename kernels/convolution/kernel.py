@@ -29,7 +29,15 @@ from jitonnx.kernels.convolution.narrow_spec import NarrowSpec
 from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK, ConvolutionBuffers, Problem
 from jitonnx.kernels.convolution.sizes import Direct
 from jitonnx.kernels.convolution.spec import DepthwisePlanesSpec, DepthwiseSpec, DirectSpec, GroupedSpec, WinogradSpec
-from jitonnx.kernels.parts.microkernel import emit_accumulate, emit_finish, emit_prefetch, emit_prefetch_result
+from jitonnx.kernels.parts.microkernel import (
+    Panel,
+    Rows,
+    TileResult,
+    emit_accumulate,
+    emit_finish,
+    emit_prefetch,
+    emit_prefetch_result,
+)
 from jitonnx.kernels.spec import KernelSpec
 from jitonnx.kernels.transpose.tiles import copy_transposed, evenly
 from jitonnx.support.records import NamedTuple
@@ -388,12 +396,13 @@ class _Tile:
         for row in range(rows):
             emit_finish(
                 *(self.code, self.epilogue, shape, sums[row * count : (row + 1) * count]),
-                *(target.at(row_pitch * row).value, pixel_pitch.value, active.value),
-                (image, pixel + sizes.out_width * row, column),
-                *(
-                    (self.code.integer(shape[0]) if spec.spans_rows and self.tile_rows > 1 else end - left).value,
-                    sizes.out_column_step.value,
+                TileResult(
+                    *(target.at(row_pitch * row).value, pixel_pitch.value),
+                    place=(image, pixel + sizes.out_width * row, column),
+                    row_step=sizes.out_column_step.value,
                 ),
+                active.value,
+                (self.code.integer(shape[0]) if spec.spans_rows and self.tile_rows > 1 else end - left).value,
             )
 
     def _prefetch_planes(self, y: Pointer) -> None:
@@ -532,11 +541,11 @@ class _Tile:
             b.ask(self.code, deep)
         values = [variable.get() for variable in sums]
         added = emit_accumulate(
-            *(self.code.builder, types.float32, [value.value for value in values], a.value, offsets),
-            *(_I64(spec.tap_step), b.panel.value, _I64(spec.block), deep.value),
-            places=None if places is None else places.value,
-            prefetch_distance=spec.prefetch_distance,
-            next_panel=(b.following.value, b.ahead.value) if places is not None and spec.paced_prefetch else None,
+            *(self.code.builder, types.float32, [value.value for value in values]),
+            Rows(a.value, offsets, _I64(spec.tap_step), None if places is None else places.value),
+            Panel(b.panel.value, _I64(spec.block), prefetch_distance=spec.prefetch_distance),
+            deep.value,
+            [(b.following.value, b.ahead.value)] if places is not None and spec.paced_prefetch else (),
         )
         for variable, old, new in zip(sums, values, added, strict=True):
             variable.set(old.like(new))

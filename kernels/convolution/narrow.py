@@ -9,7 +9,7 @@ from jitonnx.emit.ssa import SSAValue, fma
 from jitonnx.kernels.convolution.narrow_spec import NarrowSizes, NarrowSpec, RowPhase
 from jitonnx.kernels.convolution.problem import ConvolutionBuffers
 from jitonnx.kernels.convolution.sizes import Loaded
-from jitonnx.kernels.parts.microkernel import emit_finish
+from jitonnx.kernels.parts.microkernel import TileResult, emit_finish
 from jitonnx.kernels.transpose.tiles import copy_transposed, evenly
 
 
@@ -156,7 +156,8 @@ class _Narrow:
                     at = y.at(output * sizes.y_channel + out_row * sizes.y_row + first)
                     emit_finish(
                         *(code, self.epilogue, (1, len(values)), [value.value for value in values]),
-                        *(at.value, code.integer(0).value, (sizes.out_width - first).value, place),
+                        TileResult(at.value, code.integer(0).value, place),
+                        (sizes.out_width - first).value,
                     )
 
     def _add_products(

@@ -23,7 +23,7 @@ from jitonnx.emit.ssa import SSAValue, select
 from jitonnx.kernels.integer.gather import emit_gather, zero_point
 from jitonnx.kernels.integer.products import Ahead, emit_products
 from jitonnx.kernels.integer.spec import IntegerBuffers, IntegerSizes, IntegerSpec
-from jitonnx.kernels.parts.microkernel import emit_finish
+from jitonnx.kernels.parts.microkernel import TileResult, emit_finish
 
 
 def build(spec: IntegerSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
@@ -154,10 +154,10 @@ class _Integer:
             self.epilogue,
             shape=(height, len(sums) // height),
             sums=[vector.value for vector in sums],
-            c=self.y.at(row * size.y_pixel + column).value,
-            ldc=size.y_pixel.value,
+            result=TileResult(
+                self.y.at(row * size.y_pixel + column).value, size.y_pixel.value, (code.integer(0), row, column)
+            ),
             active=(size.out_channels - column).value,
-            place=(code.integer(0), row, column),
             rows_live=rows_live.value,
         )
 

@@ -19,7 +19,7 @@ from jitonnx.emit.ssa import SSAValue, select
 from jitonnx.kernels.integer.products import emit_products
 from jitonnx.kernels.integer_matrices.spec import IntegerMatricesSizes, IntegerMatricesSpec, MatricesBuffers
 from jitonnx.kernels.parts.memory import copy_bytes
-from jitonnx.kernels.parts.microkernel import emit_finish
+from jitonnx.kernels.parts.microkernel import TileResult, emit_finish
 
 _FLIP = 0x80
 _MASKED_BYTES = 64
@@ -321,9 +321,7 @@ class _Matrices:
             self.epilogue,
             shape=(height, vectors),
             sums=[vector.value for vector in sums],
-            c=c.at(row * size.c_row + column).value,
-            ldc=size.c_row.value,
+            result=TileResult(c.at(row * size.c_row + column).value, size.c_row.value, (matrix, row, column)),
             active=(size.n - column).value,
-            place=(matrix, row, column),
             rows_live=active.value,
         )

@@ -35,7 +35,7 @@ from jitonnx.kernels.parts.amx_products import (
 )
 from jitonnx.kernels.parts.amx_rows import Copying
 from jitonnx.kernels.parts.layouts import LINE, TILE
-from jitonnx.kernels.parts.microkernel import emit_finish, emit_finish_whole, emit_prefetch
+from jitonnx.kernels.parts.microkernel import TileResult, emit_finish, emit_finish_whole, emit_prefetch
 from jitonnx.target import tuning
 
 _FRACTIONS = 64
@@ -445,9 +445,10 @@ class AmxKernel:
                 self.epilogue,
                 (rows, vectors),
                 self._sums(i, rows),
-                y.at((row + i) * size.y_pixel + column).value,
-                size.y_pixel.value,
-                (block.matrix, row + i, column),
+                TileResult(
+                    *(y.at((row + i) * size.y_pixel + column).value, size.y_pixel.value),
+                    place=(block.matrix, row + i, column),
+                ),
             )
 
     def _sums(self, first: SSAValue, rows: int) -> list[llvm_ir.Value]:
@@ -485,9 +486,11 @@ class AmxKernel:
                 self.epilogue,
                 shape=(self.TOGETHER, vectors),
                 sums=self._sums(first + i, self.TOGETHER),
-                c=self.result(matrix).at((row + i) * size.y_pixel + column).value,
-                ldc=size.y_pixel.value,
+                result=TileResult(
+                    self.result(matrix).at((row + i) * size.y_pixel + column).value,
+                    size.y_pixel.value,
+                    (matrix, row + i, column),
+                ),
                 active=(size.out_channels - column).value,
-                place=(matrix, row + i, column),
                 rows_live=(count - i).value,
             )
