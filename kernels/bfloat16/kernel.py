@@ -123,7 +123,7 @@ class DotsKernel(Bfloat16Kernel):
             high = (last - done + (height - 1 - heights[-1])) / height * height
             end = last if number == len(heights) - 1 else done + high
             with code.loop(end, done, height) as r:
-                x, pitch = self.tile(strip.matrix, strip.pixel, r, strip.count)
+                x, pitch = self.tile(strip.matrix, strip.pixel, r, strip.rows)
                 tile = _Tile(strip.matrix, strip.pixel + r, last - r, column, x, pitch, w)
                 ahead = [] if self.spec.prefetch_distance else self._next_panel(w, r - strip.first, last - strip.first)
                 code.subroutine(f"tile.{height}", [*tile, *ahead], self._writing(height), inline=False)

@@ -69,7 +69,7 @@ class Strip(NamedTuple):
     first: SSAValue
     """The numbers of the group's first row in the task, and of the one behind its last."""
     last: SSAValue
-    count: SSAValue
+    rows: SSAValue
     """Rows of the task."""
     column: SSAValue
     """The panel's first."""
@@ -287,7 +287,7 @@ class AmxKernel:
     def _emit_block(self, tiles: int, before: Block[Variable], strip: Strip, r: SSAValue) -> None:
         """Sums of a block from row r on, which comes in the place of the one before; that one is finished."""
         old = Block(*(variable.get() for variable in before))
-        new = Block(strip.matrix, strip.pixel, r, smaller(strip.count - r, tiles * TILE), strip.column)
+        new = Block(strip.matrix, strip.pixel, r, smaller(strip.rows - r, tiles * TILE), strip.column)
 
         def write(code: KernelBuilder, *arguments: SSAValue) -> None:
             split = len(Block._fields)
@@ -295,7 +295,7 @@ class AmxKernel:
             inner = self.inner(code)
             inner.finish_rest(old, inner.sum_block(tiles, old, new, *arguments[2 * split :]))
 
-        rest = [strip.count, strip.fetches, strip.pace]
+        rest = [strip.rows, strip.fetches, strip.pace]
         self.code.subroutine(f"block.{tiles}", [*old, *new, *rest], write, inline=False)
         for variable, value in zip(before, new, strict=True):
             variable.set(value)
