@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 import time
 from typing import Any
 
@@ -138,3 +139,20 @@ def test_types_of_the_protocol() -> None:
     g (bfloat16[N] a) => (bfloat16[N] e) { e = Identity(a) }""")
     with pytest.raises(InvalidArgument, match=r"'a' is tensor\(bfloat16\)"):
         tensors_of(jitonnx.InferenceSession(other.SerializeToString()).get_inputs())
+
+
+def test_runs_that_turn_out_longer_are_handed_to_threads() -> None:
+    recorder = Recorder()
+    threads: set[str] = set()
+
+    def run(arrays: Arrays) -> Arrays:
+        threads.add(threading.current_thread().name)
+        return recorder.run(arrays)
+
+    async def main() -> None:
+        batcher = Batcher(run, Limits(1, short_rows=1), recorder)
+        for _ in range(2):
+            await batcher.submit({"x": np.zeros(1)})
+
+    asyncio.run(main())
+    assert len(threads) == 2 and threading.current_thread().name in threads

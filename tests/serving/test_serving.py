@@ -232,7 +232,8 @@ class Slow:
     get_outputs = get_inputs
 
     def run(self, names, feeds):
-        if not model.ready:
+        if not (folder / "taken").exists():
+            time.sleep(0.001)  # a run of less would be made by the event loop
             return [feeds["x"] + 1]
         with open(folder / "taken", "a") as file:
             file.write("x" * len(feeds["x"]))
