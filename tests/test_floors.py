@@ -42,6 +42,7 @@ ALLOWED = {
     "batch": {"api", "errors", "ir", "model", "runtime", "support"},
     "genai": {"api", "errors", "ir", "proto"},
     "serve": {"errors", "genai"},
+    "serving": {"api", "batch", "errors", "runtime", "support"},
     "tools": {
         "api",
         "batch",
@@ -58,6 +59,7 @@ ALLOWED = {
         "plan",
         "proto",
         "serve",
+        "serving",
         "support",
         "target",
         "versioning",

@@ -29,7 +29,7 @@ from jitonnx.engine.bytecode import (
     bytecode_of,
 )
 from jitonnx.engine.interpreter import array_of, axes_told, bind, bindings_by_value, evaluate_node, failure, owned
-from jitonnx.engine.loops import LoopStep
+from jitonnx.engine.loops.step import LoopStep
 from jitonnx.engine.programs import PROGRAMS_KEPT, CompiledParametricProgram, RunnableProgram
 from jitonnx.engine.schedule_plan import STRINGS, UNBOUNDED, Counted, HostNode, LoopNode, SchedulePlan, Segment
 from jitonnx.engine.timing import Times

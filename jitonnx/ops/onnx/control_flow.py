@@ -225,9 +225,11 @@ class Parts(NamedTuple):
 
     head: M and the condition of a Loop, None where they are absent; counted, trip_condition: the number of the
     iteration and the condition in its body. Nothing of these for a Scan. initial: what is carried at first, carried: in
-    an iteration,
-    carried_out: behind it. scanned: tensors, elements: what an iteration sees of them. captured: values of both graphs.
-    condition_out: the condition for a further iteration, None for a Scan. rows: what is stacked.
+    an iteration, carried_out: behind it. scanned: tensors, elements: what an iteration sees of them. captured: values
+    of both graphs. condition_out: the condition for a further iteration, None for a Scan. rows: what is stacked.
+
+    first: the number of the first iteration. axes, backwards: along which axis each tensor is scanned, and whether from
+    its end; row_axes, rows_backwards: of the results, which axis is that of the rows, and whether the first lies last.
     """
 
     head: tuple[Value | None, ...]
@@ -241,6 +243,16 @@ class Parts(NamedTuple):
     captured: tuple[tuple[Value, Value], ...]
     condition_out: Value | None
     rows: tuple[Value, ...]
+    first: int
+    axes: tuple[int, ...]
+    backwards: tuple[int, ...]
+    row_axes: tuple[int, ...]
+    rows_backwards: tuple[int, ...]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all elements and rows lie one after the other."""
+        return not any(self.axes) and not any(self.row_axes)
 
     @property
     def arguments(self) -> tuple[Value | None, ...]:
@@ -286,16 +298,21 @@ def parts_of(node: Node) -> Parts | None:
     captured = tuple(zip(node.captured, inputs[own:], strict=True))
     if isinstance(operator, Scan):
         count = own - operator.num_scan_inputs
-        initial, scanned = node.arguments[:count], node.arguments[count:]
+        initial, scanned, rows = node.arguments[:count], node.arguments[count:], tuple(outputs[count:])
+        first_axes, first_row_axes = (0,) * len(scanned), (0,) * len(rows)
         return Parts(
             (), None, None, initial, tuple(inputs[:count]), tuple(outputs[:count]), scanned,  # type: ignore[arg-type]
-            tuple(inputs[count:own]), captured, None, tuple(outputs[count:]),
+            tuple(inputs[count:own]), captured, None, rows, 0,
+            operator.scan_input_axes or first_axes, operator.scan_input_directions or first_axes,
+            operator.scan_output_axes or first_row_axes, operator.scan_output_directions or first_row_axes,
         )  # fmt: skip
     times, condition, *rest = (*node.arguments, None, None)[: max(len(node.arguments), 2)]
     count = own - 2
+    first_row_axes = (0,) * (len(outputs) - 1 - count)
     return Parts(
         (times, condition), inputs[0], inputs[1], tuple(rest), tuple(inputs[2:own]), tuple(outputs[1 : 1 + count]),  # type: ignore[arg-type]
         (), (), captured, outputs[0], tuple(outputs[1 + count :]),
+        operator.first, (), (), first_row_axes, first_row_axes,
     )  # fmt: skip
 
 
