@@ -58,6 +58,9 @@ class Operator:
         # Only the fields are taken from `dataclass`. The methods that it would generate, and compile, for each of some
         # 200 declarations take 60 ms of every start; those below serve all.
         dataclass(init=False, repr=False, eq=False, kw_only=True)(cls)
+        for entry in fields(cls):  # type: ignore[arg-type]
+            if isinstance(entry.default, float) and not entry.metadata:
+                entry.default = float(np.float32(entry.default))  # as a file would have it
 
     def __init__(self, **attributes: Any) -> None:
         """An operator with these attributes. TypeError for one that is missing or that there is not."""
