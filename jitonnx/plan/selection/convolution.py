@@ -31,7 +31,7 @@ from jitonnx.plan.fusion import Group
 from jitonnx.plan.region import region_call
 from jitonnx.plan.selection.narrow import narrow_convolution
 from jitonnx.plan.selection.planes import planes_to_planes
-from jitonnx.plan.selection.products import gemm
+from jitonnx.plan.selection.products import GemmResult, gemm
 from jitonnx.plan.selection.volumes import (
     gather_slices,
     has_depth_taps_alone,
@@ -113,7 +113,7 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
             planner.note("a 1x1 convolution is a product of pixels and weights")
             swapped = replace(weights, shape=weights.shape[1::-1], strides=weights.strides[1::-1])
             rows = None if factors is None else _by_channel(planner.tensor(factors))
-            gemm(planner, group, matrix, swapped, out, pixels_as_rows, rows)
+            gemm(planner, group, matrix, swapped, GemmResult(out, pixels_as_rows), rows)
             return
     if group.scaling is not None:
         x = _scaled_image(planner, group.scaling, x)
@@ -176,7 +176,7 @@ def _planar_product(
     out = _planes(y)
     assert planes is not None and out is not None
     planner.note("a 1x1 convolution is a product of weights and planes of pixels")
-    gemm(planner, group, matrix, planes, out, _planes, order=tuple(range(x.rank)))
+    gemm(planner, group, matrix, planes, GemmResult(out, _planes, tuple(range(x.rank))))
 
 
 def _read_pixels(planner: Planner, computation: c.Convolution, x: StridedTensor) -> StridedTensor:
