@@ -61,7 +61,9 @@ def _of_5_bits() -> _Blocks:
     e, b = np.arange(256), np.arange(256) // 32
     first, rest = b < 4, np.maximum(b - 4, 0)
     return _Blocks(
-        **{"elements": 256, "bytes": 176, "dmin": 2},
+        256,
+        176,
+        dmin=2,
         number=(_Field(48 + 32 * (e // 64) + e % 32, 4 * (e % 64 // 32), 15), _Field(16 + e % 32, b, 1, 16)),
         scale=(
             _Field(np.where(first, 4 + b, 12 + rest), 0, np.where(first, 63, 15)),
