@@ -12,3 +12,6 @@ from jitonnx.api.session_base import Session as Session
 from jitonnx.api.sparse import SparseTensor as SparseTensor
 from jitonnx.api.values import OrtValue as OrtValue
 from jitonnx.api.values import copy_tensors as copy_tensors
+from jitonnx.compat.capi import _pybind_state
+
+C = _pybind_state

@@ -32,6 +32,7 @@ from jitonnx.api.devices import create_and_register_allocator as create_and_regi
 from jitonnx.api.devices import create_and_register_allocator_v2 as create_and_register_allocator_v2
 from jitonnx.api.devices import get_ep_devices as get_ep_devices
 from jitonnx.api.devices import get_hardware_devices as get_hardware_devices
+from jitonnx.api.dlpack import is_uint8 as _is_uint8
 from jitonnx.api.enumerations import ExecutionMode as ExecutionMode
 from jitonnx.api.enumerations import ExecutionOrder as ExecutionOrder
 from jitonnx.api.enumerations import GraphOptimizationLevel as GraphOptimizationLevel
@@ -43,9 +44,11 @@ from jitonnx.api.environment import get_available_providers as get_available_pro
 from jitonnx.api.environment import get_build_info as get_build_info
 from jitonnx.api.environment import get_device as get_device
 from jitonnx.api.environment import has_collective_ops as has_collective_ops
+from jitonnx.api.environment import interface_version as _interface_version
 from jitonnx.api.environment import set_default_logger_verbosity as set_default_logger_verbosity
 from jitonnx.api.environment import set_global_thread_pool_sizes as set_global_thread_pool_sizes
 from jitonnx.api.environment import set_seed as set_seed
+from jitonnx.api.inner_session import InnerSession as _InnerSession
 from jitonnx.api.model_compiler import ModelCompiler as ModelCompiler
 from jitonnx.api.model_package import ModelPackage as ModelPackage
 from jitonnx.api.model_package import ModelPackageComponentContext as ModelPackageComponentContext
@@ -104,6 +107,9 @@ from jitonnx.support.log_callback import set_default_logger_callback as set_defa
 from jitonnx.support.metadata import ModelMetadata as ModelMetadata
 from jitonnx.support.metadata import NodeArg as NodeArg
 
+InferenceSession = _InnerSession
+get_version_string = _interface_version
+is_dlpack_uint8_tensor = _is_uint8
 kNextPowerOfTwo = ArenaExtendStrategy.kNextPowerOfTwo
 kSameAsRequested = ArenaExtendStrategy.kSameAsRequested
 schemadef = _ModuleType(f"{__name__}.schemadef", "The class of what `get_all_operator_schema` gives.")
