@@ -205,6 +205,9 @@ class SessionOptions(_Options):
           "float32": they do not, as without it. docs/performance-low-precision.md: how fast and how exact it is.
           "auto": bfloat16 if on the inputs of `jitonnx.calibration` (.npz files, with ";" between them) no output is
           off by more than `jitonnx.precision_bound` times its largest element, else float32; `session.precision` tells.
+        - `jitonnx.tune`: seconds that measuring may take when the model is loaded: the kernels that are estimated to be
+          nearly as fast as the best are timed in the model's own runs, on random inputs or the first of
+          `jitonnx.calibration`, and the fastest are taken; "0": none, as without it. docs/tuning.md tells about it.
         - `jitonnx.fixed24` = "0": the recurrent weights of LSTM, GRU and RNN keep their float32 values. Else, for
           a batch of one and on CPUs with AVX-512 VBMI2 (Intel's: those that outgrow the second-level cache), they are
           rounded to 24-bit fixed-point numbers, an error of at most 2**-24 of the largest weight of the same unit and

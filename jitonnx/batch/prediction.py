@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -168,12 +168,23 @@ def _plan(settings: Settings, first: Block | None) -> Plan:
 
 def rows_that_pay(run: Callable[[Arrays], Arrays], arrays: Arrays) -> int:
     """The least number of rows in a batch that is nearly as fast, row by row, as any; measured on these rows."""
+    return size_that_pays(rates_of(run, arrays, SIZES))
+
+
+def size_that_pays(rates: Mapping[int, float]) -> int:
+    """The least of the sizes that is nearly as fast as any. rates: rows a second, by size."""
+    best = max(rates.values(), default=0.0)
+    return next((rows for rows, rate in rates.items() if rate >= _NEARLY * best), 1)
+
+
+def rates_of(run: Callable[[Arrays], Arrays], arrays: Arrays, sizes: Iterable[int]) -> dict[int, float]:
+    """Rows a second in batches of these rising sizes; measured on these rows, up to a size that fails or is slow."""
     count = len(next(iter(arrays.values())))
-    if not count:
-        return 1
-    row_bytes = sum(array.nbytes for array in arrays.values()) / count
     rates: dict[int, float] = {}
-    for rows in SIZES:
+    if not count:
+        return rates
+    row_bytes = sum(array.nbytes for array in arrays.values()) / count
+    for rows in sizes:
         if rows > 1 and rows * row_bytes > _BATCH_BYTES:
             break
         places = np.arange(rows) % count
@@ -191,8 +202,7 @@ def rows_that_pay(run: Callable[[Arrays], Arrays], arrays: Arrays) -> int:
         rates[rows] = rows / min(seconds)
         if rates[rows] < _SLOWER * max(rates.values()):
             break
-    best = max(rates.values(), default=0.0)
-    return next((rows for rows, rate in rates.items() if rate >= _NEARLY * best), 1)
+    return rates
 
 
 def settled(settings: Settings, rows: pyarrow.Table, columns: Columns | None) -> Settings:

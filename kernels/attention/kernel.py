@@ -26,7 +26,7 @@ from jitonnx.kernels.attention.in_place import Matrix, emit_results, emit_scores
 from jitonnx.kernels.attention.spec import BLOCK_TILES, PADDING, AttentionBuffers, AttentionSizes, AttentionSpec
 from jitonnx.kernels.gemm.copy import emit_copy
 from jitonnx.kernels.parts.amx import configured
-from jitonnx.kernels.parts.microkernel import emit_accumulate, row_offsets
+from jitonnx.kernels.parts.microkernel import Panel, Rows, emit_accumulate, row_offsets
 from jitonnx.kernels.parts.rows import Vectors, float_from_bits, larger_lanes
 from jitonnx.support.records import NamedTuple
 from jitonnx.target import tuning
@@ -362,11 +362,8 @@ class Attention:
                 code.builder,
                 types.float32,
                 sums=[zero.value] * (height * vectors),
-                a=a.value,
-                offsets=row_offsets(a_row, height),
-                a_step=_I64(1),
-                b=b.value,
-                b_step=_I64(width),
+                rows=Rows(a.value, row_offsets(a_row, height)),
+                panel=Panel(b.value, _I64(width)),
                 k=k.value,
             )
             for number, value in enumerate(sums):

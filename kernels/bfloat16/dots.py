@@ -26,13 +26,12 @@ def row_sums(
     pitch: SSAValue,
     w: Pointer,
     words: SSAValue,
-    ahead: Pointer | None = None,
-    each: SSAValue | None = None,
+    ahead: tuple[Pointer, SSAValue] | tuple[()] = (),
 ) -> list[llvm_ir.Value]:
     """The sums of shape[0] rows by shape[1] columns, vectors of 16 row after row: of so many words of rows of x,
     `pitch` bytes apart, times those of a panel of w.
 
-    ahead, each: memory that will be needed soon, and how many bytes of it are asked for with each word.
+    ahead: memory that will be needed soon, and how many bytes of it are asked for with each word.
     """
     builder, (height, width) = code.builder, shape
     offsets, rows = row_offsets(pitch, height), x.as_bytes().value
@@ -40,12 +39,12 @@ def row_sums(
     starts = [builder.gep(rows, [first]) for first in first_of.values()]
     walks: list[tuple[llvm_ir.Value, llvm_ir.Value]]
     walks = [(w.to(types.int32).value, _I64(width)), *((start, _I64(4)) for start in starts)]
-    if ahead is not None and each is not None:
-        walks.append((ahead.as_bytes().value, each.value))
+    if ahead:
+        walks.append((ahead[0].as_bytes().value, ahead[1].value))
 
     def products(pointers: Sequence[llvm_ir.Value], current: list[llvm_ir.Value], steps: int) -> list[llvm_ir.Value]:
         right = [load_vector(builder, pointers[0], at, _LANES) for at in range(0, width, _LANES)]
-        if ahead is not None:
+        if ahead:
             emit_prefetch(builder, pointers[-1])
         places, following = dict(zip(first_of, pointers[1:], strict=False)), []
         for r, (first, offset) in enumerate(offsets):

@@ -13,11 +13,12 @@ from jitonnx.emit.ssa import SSAValue
 from jitonnx.kernels.bfloat16.dots import in_vectors, row_sums
 from jitonnx.kernels.bfloat16.matrices import HEIGHTS, Sums
 from jitonnx.kernels.bfloat16.spec import STRIP, Bfloat16Buffers, Bfloat16Spec, BfmmlaSpec, DotsSpec
-from jitonnx.kernels.parts.amx_kernel import AmxKernel, Block
+from jitonnx.kernels.parts.amx_kernel import AmxKernel, Block, Strip
 from jitonnx.kernels.parts.amx_packing import rounded_step
 from jitonnx.kernels.parts.amx_rows import Copying
 from jitonnx.kernels.parts.layouts import LINE, TILE
-from jitonnx.kernels.parts.microkernel import CHAINED_OPERATIONS, emit_finish
+from jitonnx.kernels.parts.microkernel import CHAINED_OPERATIONS, TileResult, emit_finish
+from jitonnx.support.records import NamedTuple
 
 
 def build(spec: Bfloat16Spec, lanes: int, epilogue: Stage | None = None) -> Kernel:
@@ -75,6 +76,23 @@ class Bfloat16Kernel(AmxKernel):
         return Copying(self.code, self.size, self.left(matrix), outside, rounded_step, self.spec.planes)
 
 
+class _Tile(NamedTuple):
+    """Rows times a panel of columns."""
+
+    matrix: SSAValue
+    """The number of the product, where there are several."""
+    row: SSAValue
+    """The first, of y."""
+    live: SSAValue
+    """Rows that count."""
+    column: SSAValue
+    x: Pointer
+    """Its rows, `pitch` bytes apart."""
+    pitch: SSAValue
+    w: Pointer
+    """The panel."""
+
+
 class DotsKernel(Bfloat16Kernel):
     """Sums in vector registers, of a few rows and a panel of columns at a time, which go to the epilogue from there."""
 
@@ -96,31 +114,19 @@ class DotsKernel(Bfloat16Kernel):
     def within_group(self, r: SSAValue) -> SSAValue:
         return remainder(r, self.code.integer(self._dots.near_rows))
 
-    def emit_panel(
-        self,
-        before: Block[Variable],
-        matrix: SSAValue,
-        pixel: SSAValue,
-        first: SSAValue,
-        last: SSAValue,
-        count: SSAValue,
-        column: SSAValue,
-        fetches: SSAValue,
-        pace: SSAValue,
-    ) -> None:
-        """Rows first, …, last - 1 of the task times one panel: the highest tiles, then those for what remains."""
-        code, heights, done = self.code, self._dots.heights, first
+    def emit_panel(self, before: Block[Variable], strip: Strip) -> None:
+        """The highest tiles, then those for what remains."""
+        code, heights, done, last, column = self.code, self._dots.heights, strip.first, strip.last, strip.column
         panel_bytes = self.steps * (self.spec.width * LINE)
-        w = self.right(matrix).at(column / self.spec.width * panel_bytes)
+        w = self.right(strip.matrix).at(column / self.spec.width * panel_bytes)
         for number, height in enumerate(heights):
             high = (last - done + (height - 1 - heights[-1])) / height * height
             end = last if number == len(heights) - 1 else done + high
             with code.loop(end, done, height) as r:
-                x, pitch = self.tile(matrix, pixel, r, count)
-                arguments: list[SSAValue | Pointer] = [matrix, pixel + r, last - r, column, x, pitch, w]
-                if not self.spec.prefetch_distance:
-                    arguments += self._next_panel(w, r - first, last - first)
-                code.subroutine(f"tile.{height}", arguments, self._writing(height), inline=False)
+                x, pitch = self.tile(strip.matrix, strip.pixel, r, strip.rows)
+                tile = _Tile(strip.matrix, strip.pixel + r, last - r, column, x, pitch, w)
+                ahead = [] if self.spec.prefetch_distance else self._next_panel(w, r - strip.first, last - strip.first)
+                code.subroutine(f"tile.{height}", [*tile, *ahead], self._writing(height), inline=False)
             done = end
 
     def _next_panel(self, w: Pointer, r: SSAValue, count: SSAValue) -> tuple[Pointer, SSAValue]:
@@ -132,45 +138,26 @@ class DotsKernel(Bfloat16Kernel):
         return w.at(words * (4 * spec.width) + r / spec.heights[0] * (words * each)), each
 
     def _writing(self, height: int) -> Callable[..., None]:
-        def write(
-            code: KernelBuilder,
-            matrix: SSAValue,
-            row: SSAValue,
-            live: SSAValue,
-            column: SSAValue,
-            x: Pointer,
-            pitch: SSAValue,
-            w: Pointer,
-            *ahead: Any,
-        ) -> None:
-            self.inner(code)._write_tile(height, matrix, row, live, column, x, pitch, w, *ahead)
+        def write(code: KernelBuilder, *arguments: Any) -> None:
+            tile, ahead = _Tile(*arguments[: len(_Tile._fields)]), arguments[len(_Tile._fields) :]
+            self.inner(code)._write_tile(height, tile, ahead)
 
         return write
 
-    def _write_tile(
-        self,
-        height: int,
-        matrix: SSAValue,
-        row: SSAValue,
-        live: SSAValue,
-        column: SSAValue,
-        x: Pointer,
-        pitch: SSAValue,
-        w: Pointer,
-        *ahead: Any,
-    ) -> None:
-        """A tile: its sums, the epilogue, and into y. live: the rows of it that count."""
+    def _write_tile(self, height: int, tile: _Tile, ahead: tuple[Any, ...]) -> None:
+        """A tile: its sums, the epilogue, and into y. ahead: what `_next_panel` told, if anything."""
         code, size, lanes = self.code, self.size, self.epilogue.lanes
-        sums = row_sums(code, (height, self.spec.width), x, pitch, w, (self.elements + 1) / 2, *ahead)
+        matrix, row, live, column, x, pitch, w = tile
+        sums = row_sums(code, (height, self.spec.width), x, pitch, w, (self.elements + 1) / 2, ahead)
         emit_finish(
             code,
             self.epilogue,
             shape=(height, self.spec.width // lanes),
             sums=in_vectors(code, sums, lanes),
-            c=self.result(matrix).at(row * size.y_pixel + column).value,
-            ldc=size.y_pixel.value,
+            result=TileResult(
+                self.result(matrix).at(row * size.y_pixel + column).value, size.y_pixel.value, (matrix, row, column)
+            ),
             active=(size.out_channels - column).value,
-            place=(matrix, row, column),
             rows_live=live.value,
         )
 

@@ -13,7 +13,7 @@ from jitonnx.emit.ssa import SSAValue, fma, select
 from jitonnx.kernels.convolution.problem import ConvolutionBuffers
 from jitonnx.kernels.convolution.spec import DepthwiseSizes, DepthwiseSpec
 from jitonnx.kernels.convolution.taps import readers
-from jitonnx.kernels.parts.microkernel import emit_finish, emit_prefetch, emit_prefetch_result
+from jitonnx.kernels.parts.microkernel import TileResult, emit_finish, emit_prefetch, emit_prefetch_result
 from jitonnx.target import tuning
 
 _BLOCK_VECTORS = 8
@@ -129,10 +129,13 @@ class _Depthwise:
             with code.if_then(out_row < rows[1]):
                 emit_finish(
                     *(code, self.epilogue, (spec.pixels, 1)),
-                    *([value.get().value for value in sums[row]], y.at(size.y_row * (row * row_step)).value),
-                    *(pixel.value, active.value),
-                    (image, out_row * size.out_width + out_column, channel),
-                    *(count.value, code.integer(step).value),
+                    [value.get().value for value in sums[row]],
+                    TileResult(
+                        *(y.at(size.y_row * (row * row_step)).value, pixel.value),
+                        place=(image, out_row * size.out_width + out_column, channel),
+                        row_step=code.integer(step).value,
+                    ),
+                    *(active.value, count.value),
                 )
 
     def _prefetch_below(self, x: Pointer) -> None:

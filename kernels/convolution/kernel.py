@@ -29,7 +29,15 @@ from jitonnx.kernels.convolution.narrow_spec import NarrowSpec
 from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK, ConvolutionBuffers, Problem
 from jitonnx.kernels.convolution.sizes import Direct
 from jitonnx.kernels.convolution.spec import DepthwisePlanesSpec, DepthwiseSpec, DirectSpec, GroupedSpec, WinogradSpec
-from jitonnx.kernels.parts.microkernel import emit_accumulate, emit_finish, emit_prefetch, emit_prefetch_result
+from jitonnx.kernels.parts.microkernel import (
+    Panel,
+    Rows,
+    TileResult,
+    emit_accumulate,
+    emit_finish,
+    emit_prefetch,
+    emit_prefetch_result,
+)
 from jitonnx.kernels.spec import KernelSpec
 from jitonnx.kernels.transpose.tiles import copy_transposed, evenly
 from jitonnx.support.records import NamedTuple
@@ -282,12 +290,13 @@ class _Direct:
         constant_phase = isinstance(sizes.phase, int)
 
         def body(code: KernelBuilder, *values: Any, pixels: int) -> None:
-            *arguments, phase = values
+            *of_place, phase = values
+            tile_place = _Place(*of_place)
             phase_sizes = Direct(code, 0 if constant_phase else phase)
             if isinstance(self.spec, GroupedSpec):
-                _GroupedTile(phase_sizes, self.spec, self.epilogue, tile_rows).emit(*arguments)
+                _GroupedTile(phase_sizes, self.spec, self.epilogue, tile_rows).emit(tile_place)
             else:
-                _Tile(phase_sizes, replace(self.spec, pixels=pixels), self.epilogue, tile_rows).emit(*arguments)
+                _Tile(phase_sizes, replace(self.spec, pixels=pixels), self.epilogue, tile_rows).emit(tile_place)
 
         code, spec = self.code, self.spec
         axis = (sizes.kernel_width, sizes.pad_left * -1, sizes.stride_width, sizes.dilation_width, sizes.width)
@@ -298,8 +307,8 @@ class _Direct:
                 widths = [(smaller(first + whole, end), spec.pixels), (end, spec.rest)]
             for stop, pixels in widths:
                 with code.loop(stop, begin, pixels) as left:
-                    arguments: list[SSAValue | Pointer] = [data, panel, y, planes, *pitches, *place, t, left, end]
-                    arguments.append(code.integer(sizes.phase))
+                    of_tile = _Place(data, panel, y, planes, *pitches, *place, t, left, end)
+                    arguments: list[SSAValue | Pointer] = [*of_tile, code.integer(sizes.phase)]
                     tile = partial(body, pixels=pixels)
                     code.subroutine(f"tile.{tile_rows}.{pixels}", arguments, tile, inline=False)
                 begin = stop
@@ -343,32 +352,37 @@ class _Weights(NamedTuple):
             emit_prefetch(code.builder, self.following.at(place).value)
 
 
+class _Place(NamedTuple):
+    """Where a tile lies, and its operands."""
+
+    data: Pointer
+    """Where input row 0 would be."""
+    panel: Pointer
+    y: Pointer
+    planes: Pointer
+    """The first pixel of the first channel's plane, if the result goes to such."""
+    row_pitch: SSAValue
+    pixel_pitch: SSAValue
+    image: SSAValue
+    column: SSAValue
+    active: SSAValue
+    """Columns that count."""
+    t: SSAValue
+    """The phase's row."""
+    left: SSAValue
+    """The number of the first pixel."""
+    end: SSAValue
+    """From that of here on, pixels are not stored."""
+
+
 class _Tile:
     """Emits one tile: `tile_rows` output rows of `pixels` pixels by one block of channels."""
 
     def __init__(self, sizes: Direct, spec: DirectSpec, epilogue: Epilogue, tile_rows: int) -> None:
         self.sizes, self.code, self.spec, self.epilogue, self.tile_rows = sizes, sizes.code, spec, epilogue, tile_rows
 
-    def emit(
-        self,
-        data: Pointer,
-        panel: Pointer,
-        y: Pointer,
-        planes: Pointer,
-        row_pitch: SSAValue,
-        pixel_pitch: SSAValue,
-        image: SSAValue,
-        column: SSAValue,
-        active: SSAValue,
-        t: SSAValue,
-        left: SSAValue,
-        end: SSAValue,
-    ) -> None:
-        """The tile whose first pixel is number `left` of the phase's row t; pixels from `end` on are not stored.
-
-        `data` is where input row 0 would be, `planes` the first pixel of the first channel's plane, if the result goes
-        to such.
-        """
+    def emit(self, place: _Place) -> None:
+        data, panel, y, planes, row_pitch, pixel_pitch, image, column, active, t, left, end = place
         spec, sizes = self.spec, self.sizes
         # Pixels that lie evenly apart: with far taps those of one row, else all of the tile.
         rows = self.tile_rows if spec.far_taps else 1
@@ -388,12 +402,13 @@ class _Tile:
         for row in range(rows):
             emit_finish(
                 *(self.code, self.epilogue, shape, sums[row * count : (row + 1) * count]),
-                *(target.at(row_pitch * row).value, pixel_pitch.value, active.value),
-                (image, pixel + sizes.out_width * row, column),
-                *(
-                    (self.code.integer(shape[0]) if spec.spans_rows and self.tile_rows > 1 else end - left).value,
-                    sizes.out_column_step.value,
+                TileResult(
+                    *(target.at(row_pitch * row).value, pixel_pitch.value),
+                    place=(image, pixel + sizes.out_width * row, column),
+                    row_step=sizes.out_column_step.value,
                 ),
+                active.value,
+                (self.code.integer(shape[0]) if spec.spans_rows and self.tile_rows > 1 else end - left).value,
             )
 
     def _prefetch_planes(self, y: Pointer) -> None:
@@ -532,11 +547,11 @@ class _Tile:
             b.ask(self.code, deep)
         values = [variable.get() for variable in sums]
         added = emit_accumulate(
-            *(self.code.builder, types.float32, [value.value for value in values], a.value, offsets),
-            *(_I64(spec.tap_step), b.panel.value, _I64(spec.block), deep.value),
-            places=None if places is None else places.value,
-            prefetch_distance=spec.prefetch_distance,
-            next_panel=(b.following.value, b.ahead.value) if places is not None and spec.paced_prefetch else None,
+            *(self.code.builder, types.float32, [value.value for value in values]),
+            Rows(a.value, offsets, _I64(spec.tap_step), None if places is None else places.value),
+            Panel(b.panel.value, _I64(spec.block), prefetch_distance=spec.prefetch_distance),
+            deep.value,
+            [(b.following.value, b.ahead.value)] if places is not None and spec.paced_prefetch else (),
         )
         for variable, old, new in zip(sums, values, added, strict=True):
             variable.set(old.like(new))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from jitonnx.emit import types
 from jitonnx.emit.builder import Kernel, KernelBuilder, Pointer, Variable, gathered, larger, remainder, smaller
 from jitonnx.emit.epilogue import Epilogue, Stage
@@ -9,8 +11,9 @@ from jitonnx.emit.ssa import SSAValue, fma
 from jitonnx.kernels.convolution.narrow_spec import NarrowSizes, NarrowSpec, RowPhase
 from jitonnx.kernels.convolution.problem import ConvolutionBuffers
 from jitonnx.kernels.convolution.sizes import Loaded
-from jitonnx.kernels.parts.microkernel import emit_finish
+from jitonnx.kernels.parts.microkernel import TileResult, emit_finish
 from jitonnx.kernels.transpose.tiles import copy_transposed, evenly
+from jitonnx.support.records import NamedTuple
 
 
 def build(spec: NarrowSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
@@ -29,6 +32,23 @@ class _Sizes(Loaded):
 
     def __init__(self, code: KernelBuilder, phase: SSAValue | int) -> None:
         super().__init__(code, (NarrowSizes, 0), (RowPhase, phase * RowPhase.WIDTH + NarrowSizes.place("phases")))
+
+
+class _Place(NamedTuple):
+    """Where a tile lies, which is of one phase, and its operands."""
+
+    source: Pointer
+    """The inputs of its first row."""
+    weights: Pointer
+    y: Pointer
+    """The first of its channels."""
+    phase: SSAValue
+    image: SSAValue
+    channel: SSAValue
+    row: SSAValue
+    live_rows: SSAValue
+    """Rows that count."""
+    column: SSAValue
 
 
 class _Narrow:
@@ -67,18 +87,9 @@ class _Narrow:
                     slot = of_phase.row_first + row * of_phase.row_stride - first
                     source = self.scratch.at(slot * sizes.row_pitch + (column - left))
                     live_rows = smaller(stop, of_phase.out_rows) - row
-                    arguments = [
-                        source,
-                        weights,
-                        y.at(channel * sizes.y_channel),
-                        phase,
-                        image,
-                        channel,
-                        row,
-                        live_rows,
-                        column,
-                    ]
-                    code.subroutine("tile", arguments, self._tile, inline=False)
+                    y_channel = y.at(channel * sizes.y_channel)
+                    place = _Place(source, weights, y_channel, phase, image, channel, row, live_rows, column)
+                    code.subroutine("tile", place, self._tile, inline=False)
 
     # ------------------------------------------------------------ the copy
 
@@ -113,20 +124,8 @@ class _Narrow:
 
     # ------------------------------------------------------------ a tile
 
-    def _tile(
-        self,
-        code: KernelBuilder,
-        source: Pointer,
-        weights: Pointer,
-        y: Pointer,
-        phase: SSAValue,
-        image: SSAValue,
-        channel: SSAValue,
-        row: SSAValue,
-        live_rows: SSAValue,
-        column: SSAValue,
-    ) -> None:
-        """Rows from `row` on, of which live_rows count, and columns of one phase; source: the inputs of the first."""
+    def _tile(self, code: KernelBuilder, *place: Any) -> None:
+        source, weights, y, phase, image, channel, row, live_rows, column = _Place(*place)
         spec, sizes = self.spec, _Sizes(code, phase)
         outputs, phases = spec.outputs, spec.column_phases
         zero = code.number(types.float32, 0, spec.lanes)
@@ -156,7 +155,8 @@ class _Narrow:
                     at = y.at(output * sizes.y_channel + out_row * sizes.y_row + first)
                     emit_finish(
                         *(code, self.epilogue, (1, len(values)), [value.value for value in values]),
-                        *(at.value, code.integer(0).value, (sizes.out_width - first).value, place),
+                        TileResult(at.value, code.integer(0).value, place),
+                        (sizes.out_width - first).value,
                     )
 
     def _add_products(

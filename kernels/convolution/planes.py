@@ -12,7 +12,7 @@ from jitonnx.emit.epilogue import Epilogue, Stage
 from jitonnx.emit.ssa import SSAValue, fma
 from jitonnx.kernels.convolution.problem import ConvolutionBuffers
 from jitonnx.kernels.convolution.spec import DepthwisePlanesSizes, DepthwisePlanesSpec
-from jitonnx.kernels.parts.microkernel import emit_finish, first_lanes
+from jitonnx.kernels.parts.microkernel import TileResult, emit_finish, first_lanes
 from jitonnx.kernels.parts.planes import each_block_of_rows
 
 _MOVED = 3
@@ -201,6 +201,6 @@ class _Tile:
                 total = first_lanes(code.builder, value.get().value, vector)
                 emit_finish(
                     *(code, self.epilogue, (1, 1), [total]),
-                    *(target.value, code.integer(0).value, active.value),
-                    (image, channel, row * size.out_width + column),
+                    TileResult(target.value, code.integer(0).value, (image, channel, row * size.out_width + column)),
+                    active.value,
                 )

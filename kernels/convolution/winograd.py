@@ -15,7 +15,7 @@ from jitonnx.emit.ssa import SSAValue, fma, select
 from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK, ConvolutionBuffers
 from jitonnx.kernels.convolution.sizes import Winograd
 from jitonnx.kernels.convolution.transforms import POINTS, WinogradSpec
-from jitonnx.kernels.parts.microkernel import emit_accumulate, emit_finish, emit_prefetch
+from jitonnx.kernels.parts.microkernel import Panel, Rows, TileResult, emit_accumulate, emit_finish, emit_prefetch
 
 _I64 = llvm_ir.IntType(64)
 
@@ -187,10 +187,10 @@ class _Winograd:
             values = [variable.get() for variable in sums]
             added = emit_accumulate(
                 *(code.builder, types.float32, [value.value for value in values]),
-                *(a.at(channel * sizes.task_tiles).value, offsets, _I64(1)),
-                *(b.at(channel * spec.block).value, _I64(spec.block), deep.value),
-                (ahead.at(channel * sizes.ahead).value, sizes.ahead.value),
-                prefetch_distance=spec.prefetch_distance,
+                Rows(a.at(channel * sizes.task_tiles).value, offsets),
+                Panel(b.at(channel * spec.block).value, _I64(spec.block), prefetch_distance=spec.prefetch_distance),
+                deep.value,
+                [(ahead.at(channel * sizes.ahead).value, sizes.ahead.value)],
             )
             for variable, value, new in zip(sums, values, added, strict=True):
                 variable.set(value.like(new))
@@ -226,13 +226,14 @@ class _Winograd:
                 for j in range(column_outputs):
                     emit_prefetch(code.builder, next_tile.at(sizes.y_pixel * column_step * j).value, write=True)
                 with code.if_then((row < sizes.out_height) & (live_columns > 0)):
+                    first, pitch = y.at(sizes.y_row * row_step * i + start), sizes.y_pixel * column_step
+                    live = active - start
+                    where = (image, row * sizes.out_width + out_column, block * spec.block + start)
                     emit_finish(
                         *(code, self.epilogue, (column_outputs, 1)),
                         [value.value for value in values],
-                        *(y.at(sizes.y_row * row_step * i + start).value, (sizes.y_pixel * column_step).value),
-                        (active - start).value,
-                        (image, row * sizes.out_width + out_column, block * spec.block + start),
-                        *(live_columns.value, column_step.value),
+                        TileResult(first.value, pitch.value, where, column_step.value),
+                        *(live.value, live_columns.value),
                     )
 
     def _place(self, code: KernelBuilder, number: SSAValue) -> tuple[SSAValue, SSAValue, SSAValue]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from jitonnx.emit import llvm_ir
 from jitonnx.emit.builder import KernelBuilder, Pointer
 from jitonnx.emit.ssa import SSAValue, select
+from jitonnx.support.records import NamedTuple
 
 _I32 = llvm_ir.IntType(32)
 
@@ -24,78 +25,55 @@ def emit_copy(
     Rows of unit stride are copied as vectors, columns of unit stride turned in blocks of lanes x lanes, others copied
     one by one. The code is a function of the module, so that several copies share it.
     """
-    arguments: list[SSAValue | Pointer] = [source, *strides, *shape, target, padded]
     code.subroutine(
         f"copy_matrix.{source.element}.{lanes}",
-        arguments,
-        lambda inner, *values: _write_copy(inner, lanes, *values),
+        _Copy(source, *strides, *shape, target, padded),
+        lambda inner, *values: _write_copy(inner, lanes, _Copy(*values)),
         inline=False,
     )
 
 
-def _write_copy(
-    code: KernelBuilder,
-    lanes: int,
-    source: Pointer,
-    row_stride: SSAValue,
-    column_stride: SSAValue,
-    rows: SSAValue,
-    columns: SSAValue,
-    target: Pointer,
-    padded: SSAValue,
-) -> None:
-    with code.if_else(column_stride.equals(1)) as (by_rows, otherwise):
+class _Copy(NamedTuple):
+    """What `emit_copy` copies, and to where."""
+
+    source: Pointer
+    row_stride: SSAValue
+    column_stride: SSAValue
+    rows: SSAValue
+    columns: SSAValue
+    target: Pointer
+    padded: SSAValue
+
+
+def _write_copy(code: KernelBuilder, lanes: int, copy: _Copy) -> None:
+    with code.if_else(copy.column_stride.equals(1)) as (by_rows, otherwise):
         with by_rows:
-            _copy_rows(code, lanes, source, row_stride, rows, columns, target, padded)
-        with otherwise, code.if_else(row_stride.equals(1)) as (by_columns, scattered):
+            _copy_rows(code, lanes, copy)
+        with otherwise, code.if_else(copy.row_stride.equals(1)) as (by_columns, scattered):
             with by_columns:
-                _turn(code, lanes, source, column_stride, rows, columns, target, padded)
+                _turn(code, lanes, copy)
             with scattered:
-                _copy_single(code, source, (row_stride, column_stride), rows, columns, target, padded)
+                _copy_single(code, copy)
 
 
-def _copy_rows(
-    code: KernelBuilder,
-    lanes: int,
-    source: Pointer,
-    row_stride: SSAValue,
-    rows: SSAValue,
-    columns: SSAValue,
-    target: Pointer,
-    padded: SSAValue,
-) -> None:
-    with code.loop(rows) as row, code.loop(padded, step=lanes) as column:
-        vector = source.load(row * row_stride + column, lanes, columns - column)
-        target.store(row * padded + column, vector)
+def _copy_rows(code: KernelBuilder, lanes: int, copy: _Copy) -> None:
+    with code.loop(copy.rows) as row, code.loop(copy.padded, step=lanes) as column:
+        vector = copy.source.load(row * copy.row_stride + column, lanes, copy.columns - column)
+        copy.target.store(row * copy.padded + column, vector)
 
 
-def _copy_single(
-    code: KernelBuilder,
-    source: Pointer,
-    strides: tuple[SSAValue, SSAValue],
-    rows: SSAValue,
-    columns: SSAValue,
-    target: Pointer,
-    padded: SSAValue,
-) -> None:
+def _copy_single(code: KernelBuilder, copy: _Copy) -> None:
+    source, row_stride, column_stride, rows, columns, target, padded = copy
     with code.loop(rows) as row:
         with code.loop(columns) as column:
-            target.store(row * padded + column, source.load(row * strides[0] + column * strides[1]))
+            target.store(row * padded + column, source.load(row * row_stride + column * column_stride))
         with code.loop(padded, columns) as column:
             target.store(row * padded + column, code.number(target.element, 0))
 
 
-def _turn(
-    code: KernelBuilder,
-    lanes: int,
-    source: Pointer,
-    column_stride: SSAValue,
-    rows: SSAValue,
-    columns: SSAValue,
-    target: Pointer,
-    padded: SSAValue,
-) -> None:
+def _turn(code: KernelBuilder, lanes: int, copy: _Copy) -> None:
     """Blocks of lanes x lanes: a vector of each column, turned in registers, stored as a vector of each row."""
+    source, _, column_stride, rows, columns, target, padded = copy
     with code.loop(rows, step=lanes) as row, code.loop(padded, step=lanes) as column:
         block = []
         for number in range(lanes):

@@ -26,6 +26,9 @@ from jitonnx.kernels.gemm.copy import emit_copy
 from jitonnx.kernels.gemm.scale import build_scale
 from jitonnx.kernels.gemm.spec import LONGEST_VECTOR, GemmBuffers, GemmSizes, GemmSpec, ScaleSpec
 from jitonnx.kernels.parts.microkernel import (
+    Panel,
+    Rows,
+    TileResult,
     emit_accumulate,
     emit_finish,
     emit_prefetch_result,
@@ -349,9 +352,10 @@ class _Gemm:
         ahead = (rows.value, select(dense, code.integer(height), step).value)
         only_panels = not self.spec.later and (not self.spec.prefetches_rows or bool(self.spec.depth))
         next_panel = (product.next_b.value, product.pace.value)
-        only_b = self.spec.prefetch_distance and self.spec.rows == (
-            1,
-        )  # nothing else is worth a place in the queue of loads
+        prefetches = [*([] if only_panels else [ahead]), *([next_panel] if self.spec.b_packed else [])]
+        if self.spec.prefetch_distance and self.spec.rows == (1,):
+            prefetches = []  # beside b nothing is worth a place in the queue of loads
+        stored = "" if product.b.element is self.element else self.spec.b_stored
         starts = range(0, width, self.lanes)
         zeros = [code.number(self.element, 0, min(self.lanes, width - start)).value for start in starts]
         sums = zeros * height
@@ -363,16 +367,10 @@ class _Gemm:
             code.builder,
             self.element,
             sums=sums,
-            a=product.a.value,
-            offsets=row_offsets(product.a_row, height),
-            a_step=_I64(1),
-            b=product.b.value,
-            b_step=product.b_row.value,
+            rows=Rows(product.a.value, row_offsets(product.a_row, height)),
+            panel=Panel(product.b.value, product.b_row.value, stored, self.spec.prefetch_distance),
             k=product.k.value,
-            ahead=None if only_b or only_panels else ahead,
-            stored="" if product.b.element is self.element else self.spec.b_stored,
-            next_panel=next_panel if self.spec.b_packed and not only_b else None,
-            prefetch_distance=self.spec.prefetch_distance,
+            prefetches=prefetches,
         )
         if not self.spec.depth:
             self._finish(code, product, (height, width), sums)
@@ -420,8 +418,6 @@ class _Gemm:
             self.epilogue,
             shape=(height, len(sums) // height),
             sums=[first_lanes(code.builder, value, self.lanes) for value in sums],
-            c=product.c.value,
-            ldc=product.c_row.value,
+            result=TileResult(product.c.value, product.c_row.value, (product.batch, product.row, product.column)),
             active=(smaller(product.active, width) if width % self.lanes else product.active).value,
-            place=(product.batch, product.row, product.column),
         )

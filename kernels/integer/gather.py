@@ -59,7 +59,7 @@ def emit_gather(
                 from_row = source.at((top + tap_row * size.dilation_height) * size.x_row + left * size.channels)
                 run.copy(target.at(tap_row * run.count * elements.itemsize), from_row)
             with part:
-                copy_taps(code, size, target, source, window, elements.itemsize, elements.copy, elements.fill)
+                copy_taps(code, size, target, source, window, elements)
 
 
 class _Run:

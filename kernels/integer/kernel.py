@@ -21,9 +21,10 @@ from jitonnx.emit.epilogue import Epilogue, Stage
 from jitonnx.emit.simd import convert
 from jitonnx.emit.ssa import SSAValue, select
 from jitonnx.kernels.integer.gather import emit_gather, zero_point
-from jitonnx.kernels.integer.products import Ahead, emit_products
+from jitonnx.kernels.integer.products import Ahead, Factors, emit_products
 from jitonnx.kernels.integer.spec import IntegerBuffers, IntegerSizes, IntegerSpec
-from jitonnx.kernels.parts.microkernel import emit_finish
+from jitonnx.kernels.parts.microkernel import TileResult, emit_finish
+from jitonnx.support.records import NamedTuple
 
 
 def build(spec: IntegerSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
@@ -40,6 +41,22 @@ def build(spec: IntegerSpec, lanes: int, epilogue: Stage | None = None) -> Kerne
         _Integer(code, spec, lanes, Epilogue(code, epilogue, types.int32, lanes, result)).emit(begin, end)
 
     return body
+
+
+class _Tile(NamedTuple):
+    """Rows times a panel of columns."""
+
+    row: SSAValue
+    """The first."""
+    x: Pointer
+    """Where it lies."""
+    row_bytes: SSAValue
+    """From row to row of x."""
+    rows_live: SSAValue
+    """Rows that count."""
+    column: SSAValue
+    w: Pointer
+    """The panel."""
 
 
 class _Integer:
@@ -104,22 +121,14 @@ class _Integer:
             row, rows_live = start, rows_live + (row - start)
         w = self.w.at(column / self.spec.width * self.panel)
         ahead = self._next_panel(w, r, count) if self.spec.paced_prefetch else ()
-        arguments: list[SSAValue | Pointer] = [row, x, row_bytes, rows_live, column, w, *ahead]
+        tile = _Tile(row, x, row_bytes, rows_live, column, w)
 
-        def write(
-            code: KernelBuilder,
-            row: SSAValue,
-            x: Pointer,
-            row_bytes: SSAValue,
-            rows_live: SSAValue,
-            column: SSAValue,
-            w: Pointer,
-            *ahead: Any,
-        ) -> None:
+        def write(code: KernelBuilder, *arguments: Any) -> None:
+            tile, ahead = _Tile(*arguments[: len(_Tile._fields)]), arguments[len(_Tile._fields) :]
             inner = _Integer(code, self.spec, self.lanes, self.epilogue)
-            inner._write_tile(height, row, x, row_bytes, rows_live, column, w, Ahead(*ahead) if ahead else None)
+            inner._write_tile(height, tile, Ahead(*ahead) if ahead else None)
 
-        code.subroutine(f"tile.{height}", arguments, write, inline=False)
+        code.subroutine(f"tile.{height}", [*tile, *ahead], write, inline=False)
 
     def _next_panel(self, w: Pointer, r: SSAValue, count: SSAValue) -> Ahead:
         """The part of the panel behind this one that the tile of rows from `r` on asks for: of each step's bytes, which
@@ -128,21 +137,12 @@ class _Integer:
         each = (count - 1 + spec.group * spec.width * spec.rows[0]) / count
         return Ahead(w.at(self.panel + r / spec.rows[0] * self.steps * each), each)
 
-    def _write_tile(
-        self,
-        height: int,
-        row: SSAValue,
-        x: Pointer,
-        row_bytes: SSAValue,
-        rows_live: SSAValue,
-        column: SSAValue,
-        w: Pointer,
-        ahead: Ahead | None,
-    ) -> None:
+    def _write_tile(self, height: int, tile: _Tile, ahead: Ahead | None) -> None:
         code, spec, vectors = self.code, self.spec, self.spec.width // self.lanes
-        corrections = [self._correction(column + vector * self.lanes) for vector in range(vectors)]
-        sums = emit_products(code, spec, height, corrections, x, row_bytes, w, self.steps, self.lanes, ahead)
-        self._finish(height, sums, row, column, rows_live)
+        corrections = [self._correction(tile.column + vector * self.lanes) for vector in range(vectors)]
+        factors = Factors(tile.x, tile.row_bytes, tile.w, self.steps)
+        sums = emit_products(code, spec, height, corrections, factors, ahead)
+        self._finish(height, sums, tile.row, tile.column, tile.rows_live)
 
     def _finish(
         self, height: int, sums: Sequence[SSAValue], row: SSAValue, column: SSAValue, rows_live: SSAValue
@@ -154,10 +154,10 @@ class _Integer:
             self.epilogue,
             shape=(height, len(sums) // height),
             sums=[vector.value for vector in sums],
-            c=self.y.at(row * size.y_pixel + column).value,
-            ldc=size.y_pixel.value,
+            result=TileResult(
+                self.y.at(row * size.y_pixel + column).value, size.y_pixel.value, (code.integer(0), row, column)
+            ),
             active=(size.out_channels - column).value,
-            place=(code.integer(0), row, column),
             rows_live=rows_live.value,
         )
 

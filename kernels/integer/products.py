@@ -27,23 +27,31 @@ class Ahead(NamedTuple):
     each: SSAValue
 
 
+class Factors(NamedTuple):
+    """Rows of x times a panel of w, as they lie gathered and packed."""
+
+    x: Pointer
+    row_bytes: SSAValue
+    """From row to row of x."""
+    w: Pointer
+    steps: SSAValue
+    """Groups of elements of a row."""
+
+
 def emit_products(
     code: KernelBuilder,
     spec: IntegerSpec,
     height: int,
     first: Sequence[SSAValue],
-    x: Pointer,
-    row_bytes: SSAValue,
-    w: Pointer,
-    steps: SSAValue,
-    lanes: int,
+    factors: Factors,
     ahead: Ahead | None = None,
 ) -> list[SSAValue]:
-    """The sums of `height` rows, int32 vectors row after row, that begin with `first`; x and w as they lie gathered
-    and packed. All sums stay in registers. ahead: what is asked for meanwhile."""
+    """The sums of `height` rows, int32 vectors row after row, that begin with `first`. All sums stay in registers.
+    ahead: what is asked for meanwhile."""
     if spec.multiply == "signed matrices":
-        return _matrix_products(code, spec, height, first, x, row_bytes, w, steps)
-    builder, group, vectors = code.builder, spec.group, len(first)
+        return _matrix_products(code, spec, height, first, factors)
+    builder, group, vectors, lanes = code.builder, spec.group, len(first), first[0].lanes
+    x, row_bytes, w, steps = factors
     sums = [code.variable(vector) for _ in range(height) for vector in first]
     element = {4: types.int8, 2: types.int16, 1: types.int32}[group]
     words = x.to(types.int32)
@@ -71,14 +79,12 @@ def _matrix_products(
     spec: IntegerSpec,
     height: int,
     first: Sequence[SSAValue],
-    x: Pointer,
-    row_bytes: SSAValue,
-    w: Pointer,
-    steps: SSAValue,
+    factors: Factors,
 ) -> list[SSAValue]:
     """`emit_products` by products of matrices: two rows of x by two columns of w, whose four sums share a register. A
     last row without another is multiplied twice."""
     builder, sums = code.builder, llvm_ir.VectorType(_I32, 4)
+    x, row_bytes, w, steps = factors
     bytes_type = llvm_ir.VectorType(llvm_ir.IntType(8), 16)
     function = declared(builder, "llvm.aarch64.neon.smmla.v4i32.v16i8", sums, [sums, bytes_type, bytes_type])
     pairs = [(r, min(r + 1, height - 1)) for r in range(0, height, 2)]

@@ -17,7 +17,7 @@ from jitonnx.kernels.integer.products import add_products
 from jitonnx.kernels.integer.spec import IntegerBuffers
 from jitonnx.kernels.integer_depthwise.spec import DepthwiseIntegerSizes, DepthwiseIntegerSpec
 from jitonnx.kernels.parts.memory import copy_bytes
-from jitonnx.kernels.parts.microkernel import emit_finish
+from jitonnx.kernels.parts.microkernel import TileResult, emit_finish
 
 _FLIP = 0x80
 
@@ -138,9 +138,11 @@ class _Depthwise:
                         sums[output] = value
             emit_finish(
                 *(code, self.epilogue, (spec.pixels, 1), [value.value for value in sums]),
-                self.y.at((pixel + column) * size.y_pixel + channel).value,
-                *(size.y_pixel.value, active.value, (code.integer(0), pixel + column, channel)),
-                (size.out_width - column).value,
+                TileResult(
+                    *(self.y.at((pixel + column) * size.y_pixel + channel).value, size.y_pixel.value),
+                    place=(code.integer(0), pixel + column, channel),
+                ),
+                *(active.value, (size.out_width - column).value),
             )
 
     def _joined(self, pixel: Pointer, word: int) -> llvm_ir.Value:

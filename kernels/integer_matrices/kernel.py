@@ -10,16 +10,18 @@ for each panel of columns
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from jitonnx.emit import types
 from jitonnx.emit.builder import Kernel, KernelBuilder, Pointer, remainder, smaller
 from jitonnx.emit.epilogue import Epilogue, Stage
 from jitonnx.emit.simd import convert, reduce_add
 from jitonnx.emit.ssa import SSAValue, select
-from jitonnx.kernels.integer.products import emit_products
+from jitonnx.kernels.integer.products import Factors, emit_products
 from jitonnx.kernels.integer_matrices.spec import IntegerMatricesSizes, IntegerMatricesSpec, MatricesBuffers
 from jitonnx.kernels.parts.memory import copy_bytes
-from jitonnx.kernels.parts.microkernel import emit_finish
+from jitonnx.kernels.parts.microkernel import TileResult, emit_finish
+from jitonnx.support.records import NamedTuple
 
 _FLIP = 0x80
 _MASKED_BYTES = 64
@@ -39,6 +41,22 @@ def build(spec: IntegerMatricesSpec, lanes: int, epilogue: Stage | None = None) 
         _Matrices(code, spec, lanes, Epilogue(code, epilogue, types.int32, lanes, result)).emit(begin, end)
 
     return body
+
+
+class _Tile(NamedTuple):
+    """Rows of a product times its panel."""
+
+    matrix: SSAValue
+    """The number of the product."""
+    first_row: SSAValue
+    """The task's."""
+    r: SSAValue
+    """The number of the tile's first row in the task."""
+    active: SSAValue
+    """Rows that count."""
+    column: SSAValue
+    c: Pointer
+    """The product's result."""
 
 
 class _Matrices:
@@ -240,9 +258,8 @@ class _Matrices:
                 self.column_terms.store(number * lanes, zero)
             return
         factor = (code.number(types.int32, 0) - self._a_zero()).splat(lanes)
-        found = emit_products(
-            code, self.product, 1, zeros, self.ones, self.size.row_bytes, self.panel, self.groups, lanes
-        )
+        factors = Factors(self.ones, self.size.row_bytes, self.panel, self.groups)
+        found = emit_products(code, self.product, 1, zeros, factors)
         for number, total in enumerate(found):
             self.column_terms.store(number * lanes, total * factor)
 
@@ -255,63 +272,26 @@ class _Matrices:
             last = number == len(heights) - 1
             end = count if last else done + (count - done + (height - 1) - heights[-1]) / height * height
             with code.loop(end, done, height) as r:
-                self._tile(height, matrix, first_row, r, count - r, column, c)
+                self._tile(height, _Tile(matrix, first_row, r, count - r, column, c))
             done = end
 
-    def _tile(
-        self,
-        height: int,
-        matrix: SSAValue,
-        first_row: SSAValue,
-        r: SSAValue,
-        active: SSAValue,
-        column: SSAValue,
-        c: Pointer,
-    ) -> None:
-        def write(
-            code: KernelBuilder,
-            matrix: SSAValue,
-            first_row: SSAValue,
-            r: SSAValue,
-            active: SSAValue,
-            column: SSAValue,
-            c: Pointer,
-        ) -> None:
-            inner = _Matrices(code, self.spec, self.lanes, self.epilogue)
-            inner._write_tile(height, matrix, first_row, r, active, column, c)
+    def _tile(self, height: int, tile: _Tile) -> None:
+        def write(code: KernelBuilder, *arguments: Any) -> None:
+            _Matrices(code, self.spec, self.lanes, self.epilogue)._write_tile(height, _Tile(*arguments))
 
-        arguments: list[SSAValue | Pointer] = [matrix, first_row, r, active, column, c]
-        self.code.subroutine(f"tile.{height}", arguments, write, inline=False)
+        self.code.subroutine(f"tile.{height}", tile, write, inline=False)
 
-    def _write_tile(
-        self,
-        height: int,
-        matrix: SSAValue,
-        first_row: SSAValue,
-        r: SSAValue,
-        active: SSAValue,
-        column: SSAValue,
-        c: Pointer,
-    ) -> None:
+    def _write_tile(self, height: int, tile: _Tile) -> None:
         code, size, product = self.code, self.size, self.product
-        x, vectors = code.scratch(types.uint8).at(r * size.row_bytes), product.width // self.lanes
+        x, vectors = code.scratch(types.uint8).at(tile.r * size.row_bytes), product.width // self.lanes
         first = [self.column_terms.load(vector * self.lanes, self.lanes) for vector in range(vectors)]
-        sums = emit_products(code, product, height, first, x, size.row_bytes, self.panel, self.groups, self.lanes)
-        self._finish(height, sums, matrix, first_row, r, column, active, c)
+        sums = emit_products(code, product, height, first, Factors(x, size.row_bytes, self.panel, self.groups))
+        self._finish(height, sums, tile)
 
-    def _finish(
-        self,
-        height: int,
-        sums: Sequence[SSAValue],
-        matrix: SSAValue,
-        first_row: SSAValue,
-        r: SSAValue,
-        column: SSAValue,
-        active: SSAValue,
-        c: Pointer,
-    ) -> None:
+    def _finish(self, height: int, sums: Sequence[SSAValue], tile: _Tile) -> None:
         """What b's zero point takes off, the epilogue, and into c."""
         code, size, vectors = self.code, self.size, len(sums) // height
+        matrix, first_row, r, active, column, c = tile
         if self.spec.sums_rows:
             terms = [self.row_terms.load(r + i).splat(self.lanes) for i in range(height)]
             sums = [total + terms[number // vectors] for number, total in enumerate(sums)]
@@ -321,9 +301,7 @@ class _Matrices:
             self.epilogue,
             shape=(height, vectors),
             sums=[vector.value for vector in sums],
-            c=c.at(row * size.c_row + column).value,
-            ldc=size.c_row.value,
+            result=TileResult(c.at(row * size.c_row + column).value, size.c_row.value, (matrix, row, column)),
             active=(size.n - column).value,
-            place=(matrix, row, column),
             rows_live=active.value,
         )

@@ -81,7 +81,8 @@ class _Matrices(MatricesKernel):
         spec = self._spec
         if spec.shifted:
             first, end = self.code.integer(0), self.places.out_channels
-            _sum_columns(self.code, w.element, self.packed, self._sums_of(matrix), first, end, spec.width, self.steps)
+            sums, packed = self._sums_of(matrix), self.packed.to(w.element)
+            _sum_columns(self.code, packed, sums, first, end, spec.width, self.steps)
 
     def _sums_of(self, matrix: SSAValue) -> Pointer:
         """Sums of the columns of a matrix. A task packs the next matrix before the epilogue of the one before is at its
@@ -155,8 +156,7 @@ def _plus_bytes(code: KernelBuilder, total: SSAValue, part: SSAValue) -> SSAValu
 
 def _sum_columns(
     code: KernelBuilder,
-    element: types.ElementType,
-    packed: Pointer,
+    words: Pointer,
     sums: Pointer,
     first: SSAValue,
     end: SSAValue,
@@ -164,7 +164,6 @@ def _sum_columns(
     steps: SSAValue,
 ) -> None:
     """Sums of columns first, …, end - 1, which begin with a panel, of a packed matrix."""
-    words = packed.to(element)
     with code.loop(end, first, TILE) as column:
         within = remainder(column, code.integer(width)) / TILE
         panel = words.at(column / width * (steps * (width * LINE)) + within * (TILE * LINE))
@@ -189,6 +188,6 @@ def _packing(spec: IntegerPackingSpec) -> Kernel:
             target = y.at(part.matrix * (panels * (panel_bytes + spec.width * 4)))
             packing.panels(x.at(part.at), target, part.first, part.end)
             sums, steps = target.at(panels * panel_bytes).to(types.int32), panel_bytes / (spec.width * LINE)
-            _sum_columns(code, x.element, target, sums, part.first, part.end, spec.width, steps)
+            _sum_columns(code, target.to(x.element), sums, part.first, part.end, spec.width, steps)
 
     return body

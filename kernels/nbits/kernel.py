@@ -37,7 +37,15 @@ from jitonnx.kernels.nbits.spec import (
 from jitonnx.kernels.parts.amx import clear, configured, multiply, store
 from jitonnx.kernels.parts.amx_products import SUMS_BYTES
 from jitonnx.kernels.parts.layouts import LINE, TILE
-from jitonnx.kernels.parts.microkernel import emit_accumulate, emit_finish, emit_prefetch, row_offsets
+from jitonnx.kernels.parts.microkernel import (
+    Panel,
+    Rows,
+    TileResult,
+    emit_accumulate,
+    emit_finish,
+    emit_prefetch,
+    row_offsets,
+)
 from jitonnx.target import tuning
 
 _I64 = llvm_ir.IntType(64)
@@ -262,10 +270,10 @@ class _NBits:
             self.epilogue,
             shape=(height, vectors),
             sums=[place.get().value for place in results],
-            c=self.y.at(row * self.size.y_row + column).value,
-            ldc=self.size.y_row.value,
+            result=TileResult(
+                self.y.at(row * self.size.y_row + column).value, self.size.y_row.value, (code.integer(0), row, column)
+            ),
             active=(self.size.n - column).value,
-            place=(code.integer(0), row, column),
         )
 
     def _block_sums(self, height: int, vectors: int) -> list[list[Variable]]:
@@ -441,10 +449,12 @@ class _NBits:
                 self.epilogue,
                 shape=(_TOGETHER, TILE_VECTORS),
                 sums=[found.load(place, lanes).value for place in places_of],
-                c=self.y.at((row + i) * self.size.y_row + column).value,
-                ldc=self.size.y_row.value,
+                result=TileResult(
+                    self.y.at((row + i) * self.size.y_row + column).value,
+                    self.size.y_row.value,
+                    (code.integer(0), row + i, column),
+                ),
                 active=(self.size.n - column).value,
-                place=(code.integer(0), row + i, column),
                 rows_live=(active - i).value,
             )
 
@@ -480,11 +490,8 @@ class _NBits:
             builder,
             types.float32,
             sums=[zero] * (height * TILE_VECTORS),
-            a=self.a.at(row * size.a_row).value,
-            offsets=row_offsets(size.a_row, height),
-            a_step=_I64(1),
-            b=code.scratch(types.float32).value,
-            b_step=_I64(tile),
+            rows=Rows(self.a.at(row * size.a_row).value, row_offsets(size.a_row, height)),
+            panel=Panel(code.scratch(types.float32).value, _I64(tile)),
             k=size.k.value,
         )
         emit_finish(
@@ -492,10 +499,10 @@ class _NBits:
             self.epilogue,
             shape=(height, TILE_VECTORS),
             sums=sums,
-            c=self.y.at(row * size.y_row + column).value,
-            ldc=size.y_row.value,
+            result=TileResult(
+                self.y.at(row * size.y_row + column).value, size.y_row.value, (code.integer(0), row, column)
+            ),
             active=(size.n - column).value,
-            place=(code.integer(0), row, column),
         )
 
 

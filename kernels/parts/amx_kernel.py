@@ -35,7 +35,7 @@ from jitonnx.kernels.parts.amx_products import (
 )
 from jitonnx.kernels.parts.amx_rows import Copying
 from jitonnx.kernels.parts.layouts import LINE, TILE
-from jitonnx.kernels.parts.microkernel import emit_finish, emit_finish_whole, emit_prefetch
+from jitonnx.kernels.parts.microkernel import TileResult, emit_finish, emit_finish_whole, emit_prefetch
 from jitonnx.target import tuning
 
 _FRACTIONS = 64
@@ -57,6 +57,26 @@ class Block(NamedTuple, Generic[_Value]):
     active: _Value
     """Rows that count."""
     column: _Value
+
+
+class Strip(NamedTuple):
+    """A group of a task's rows times one panel."""
+
+    matrix: SSAValue
+    """The number of the product, where there are several."""
+    pixel: SSAValue
+    """The task's first output pixel, of the product."""
+    first: SSAValue
+    """The numbers of the group's first row in the task, and of the one behind its last."""
+    last: SSAValue
+    rows: SSAValue
+    """Rows of the task."""
+    column: SSAValue
+    """The panel's first."""
+    fetches: SSAValue
+    """Whether the next panel is asked for."""
+    pace: SSAValue
+    """See `AmxKernel.pace`."""
 
 
 class AmxKernel:
@@ -160,7 +180,7 @@ class AmxKernel:
                     fetches = one_if(first_call & first.equals(0))
                     self._prepare_group(matrix, pixel, first, last)
                     with code.loop(end_column, first_column, self.spec.width) as column:
-                        self.emit_panel(before, matrix, pixel, first, last, count, column, fetches, pace)
+                        self.emit_panel(before, Strip(matrix, pixel, first, last, count, column, fetches, pace))
             self.finish_last(before)
 
     def finish_last(self, before: Block[Variable]) -> None:
@@ -249,46 +269,25 @@ class AmxKernel:
                 copying.im2col(target, lines, row, column, count, self.elements)
             at.set(at.get() + count)
 
-    def emit_panel(
-        self,
-        before: Block[Variable],
-        matrix: SSAValue,
-        pixel: SSAValue,
-        first: SSAValue,
-        last: SSAValue,
-        count: SSAValue,
-        column: SSAValue,
-        fetches: SSAValue,
-        pace: SSAValue,
-    ) -> None:
-        """Rows first, …, last - 1 of the task times one panel: blocks of two tiles, then of one where that does. The
-        next panel is asked for if `fetches` is not 0, or w does not stay in the cache."""
-        code, whole = self.code, last - TILE
+    def emit_panel(self, before: Block[Variable], strip: Strip) -> None:
+        """Blocks of two tiles, then of one where that does. The next panel is asked for if `fetches` is not 0, or w
+        does not stay in the cache."""
+        code, first, last = self.code, strip.first, strip.last
+        whole = last - TILE
         if self.spec.high > 2:
             with code.loop(last, first, self.spec.high * TILE) as r:
-                self._emit_block(self.spec.high, before, matrix, pixel, r, count, column, fetches, pace)
+                self._emit_block(self.spec.high, before, strip, r)
             return
         with code.loop(whole, first, 2 * TILE) as r:
-            self._emit_block(2, before, matrix, pixel, r, count, column, fetches, pace)
+            self._emit_block(2, before, strip, r)
         rest = remainder(last - first, code.integer(2 * TILE))
         with code.if_then((rest > 0) & (rest <= TILE)):
-            self._emit_block(1, before, matrix, pixel, last - rest, count, column, fetches, pace)
+            self._emit_block(1, before, strip, last - rest)
 
-    def _emit_block(
-        self,
-        tiles: int,
-        before: Block[Variable],
-        matrix: SSAValue,
-        pixel: SSAValue,
-        r: SSAValue,
-        count: SSAValue,
-        column: SSAValue,
-        fetches: SSAValue,
-        pace: SSAValue,
-    ) -> None:
-        """Sums of a block, which comes in the place of the one before; that one is finished."""
+    def _emit_block(self, tiles: int, before: Block[Variable], strip: Strip, r: SSAValue) -> None:
+        """Sums of a block from row r on, which comes in the place of the one before; that one is finished."""
         old = Block(*(variable.get() for variable in before))
-        new = Block(matrix, pixel, r, smaller(count - r, tiles * TILE), column)
+        new = Block(strip.matrix, strip.pixel, r, smaller(strip.rows - r, tiles * TILE), strip.column)
 
         def write(code: KernelBuilder, *arguments: SSAValue) -> None:
             split = len(Block._fields)
@@ -296,7 +295,7 @@ class AmxKernel:
             inner = self.inner(code)
             inner.finish_rest(old, inner.sum_block(tiles, old, new, *arguments[2 * split :]))
 
-        rest = [count, fetches, pace]
+        rest = [strip.rows, strip.fetches, strip.pace]
         self.code.subroutine(f"block.{tiles}", [*old, *new, *rest], write, inline=False)
         for variable, value in zip(before, new, strict=True):
             variable.set(value)
@@ -445,9 +444,10 @@ class AmxKernel:
                 self.epilogue,
                 (rows, vectors),
                 self._sums(i, rows),
-                y.at((row + i) * size.y_pixel + column).value,
-                size.y_pixel.value,
-                (block.matrix, row + i, column),
+                TileResult(
+                    *(y.at((row + i) * size.y_pixel + column).value, size.y_pixel.value),
+                    place=(block.matrix, row + i, column),
+                ),
             )
 
     def _sums(self, first: SSAValue, rows: int) -> list[llvm_ir.Value]:
@@ -485,9 +485,11 @@ class AmxKernel:
                 self.epilogue,
                 shape=(self.TOGETHER, vectors),
                 sums=self._sums(first + i, self.TOGETHER),
-                c=self.result(matrix).at((row + i) * size.y_pixel + column).value,
-                ldc=size.y_pixel.value,
+                result=TileResult(
+                    self.result(matrix).at((row + i) * size.y_pixel + column).value,
+                    size.y_pixel.value,
+                    (matrix, row + i, column),
+                ),
                 active=(size.out_channels - column).value,
-                place=(matrix, row + i, column),
                 rows_live=(count - i).value,
             )

@@ -122,17 +122,8 @@ class Packing:
     def _tile(self, name: str, b: Pointer, target: Pointer, column: SSAValue, at: SSAValue) -> None:
         arguments: list[SSAValue | Pointer] = [target, b, column, at, self._k, self._n, self._apart]
 
-        def write(
-            code: KernelBuilder,
-            target: Pointer,
-            b: Pointer,
-            column: SSAValue,
-            at: SSAValue,
-            k: SSAValue,
-            n: SSAValue,
-            apart: SSAValue,
-        ) -> None:
-            whole = name == "pack_whole"
+        def write(code: KernelBuilder, target: Pointer, b: Pointer, *numbers: SSAValue) -> None:
+            whole, (column, at, k, n, apart) = name == "pack_whole", numbers
 
             first = b.at(column * apart + at if self._by_column else at * apart + column)
 

@@ -32,13 +32,13 @@ class Copying:
         self._code, self._size, self._x, self._outside, self._take = code, size, x, outside, take
         self._planes = planes
         self._element, self._step = outside.element, outside.lanes
-        self._bytes = LINE // outside.lanes
+        self.itemsize = LINE // outside.lanes
 
     def rows(self, scratch: Pointer, first: SSAValue, count: SSAValue, depth: SSAValue) -> None:
         """`count` rows of `depth` elements from number `first` on."""
         size = self._size
         with self._code.loop(count) as r:
-            self._run(scratch.at(r * size.row_bytes), self._x.at((first + r) * size.x_pixel), depth)
+            self.copy(scratch.at(r * size.row_bytes), self._x.at((first + r) * size.x_pixel), depth)
 
     def tiles(self, scratch: Pointer, first: SSAValue, count: SSAValue, depth: SSAValue) -> None:
         """The same as tiles that lie one after the other: [16 rows][step][row] of whole steps."""
@@ -56,12 +56,12 @@ class Copying:
         """The taps of `count` output pixels from number `first` on, side by side."""
         code, size = self._code, self._size
         end = (depth + (self._step - 1)) / self._step * self._step
-        image, fill, each = self._x, self._fill, self._bytes
+        image, each = self._x, self.itemsize
         with each_window(code, size, first, count) as window:
             target = scratch.at(window.number * size.row_bytes)
             # What the runs below leave of the last step.
-            fill(target.at((end - self._step) * each), code.integer(self._step))
-            copy_taps(code, size, target, image.at(window.image * size.x_image), window, each, self._run, fill)
+            self.fill(target.at((end - self._step) * each), code.integer(self._step))
+            copy_taps(code, size, target, image.at(window.image * size.x_image), window, self)
 
     def padded(
         self, scratch: Pointer, line_bytes: SSAValue, pitch: SSAValue, image: SSAValue, first: SSAValue, count: SSAValue
@@ -79,11 +79,11 @@ class Copying:
             with code.if_else((row >= 0) & (row < size.height)) as (inside, outside):
                 with inside:
                     line = source.at(row * size.x_row)
-                    self._fill(into, begin * pitch / self._bytes)
+                    self.fill(into, begin * pitch / self.itemsize)
                     self._write_line(into.at(begin * pitch), line, inner, pitch)
-                    self._fill(into.at((begin + inner) * pitch), (across - begin - inner) * pitch / self._bytes)
+                    self.fill(into.at((begin + inner) * pitch), (across - begin - inner) * pitch / self.itemsize)
                 with outside:
-                    self._fill(into, across * pitch / self._bytes)
+                    self.fill(into, across * pitch / self.itemsize)
 
     def _write_line(self, into: Pointer, line: Pointer, count: SSAValue, pitch: SSAValue) -> None:
         """`count` pixels of a row of an image; more may be written behind them."""
@@ -92,14 +92,14 @@ class Copying:
             self._interleave(into.to(self._element), line, count)
             return
         deep = (size.channels + (self._step - 1)) / self._step * self._step
-        together = size.x_pixel.equals(size.channels) & pitch.equals(size.channels * self._bytes)
+        together = size.x_pixel.equals(size.channels) & pitch.equals(size.channels * self.itemsize)
         with code.if_else(together) as (in_one, apart):
             with in_one:
-                self._run(into, line, count * size.channels)
+                self.copy(into, line, count * size.channels)
             with apart, code.loop(count) as column:
                 there = into.at(column * pitch)
-                self._fill(there.at((deep - self._step) * self._bytes), code.integer(self._step))
-                self._run(there, line.at(column * size.x_pixel), size.channels)
+                self.fill(there.at((deep - self._step) * self.itemsize), code.integer(self._step))
+                self.copy(there, line.at(column * size.x_pixel), size.channels)
 
     def _interleave(self, into: Pointer, line: Pointer, count: SSAValue) -> None:
         """`count` pixels out of a line of each plane."""
@@ -154,7 +154,7 @@ class Copying:
             for number, parts in enumerate(steps):
                 vector = self._outside
                 for tap, begin in parts:
-                    line = source.at(size.dilation_height * tap * size.line_bytes - begin * self._bytes)
+                    line = source.at(size.dilation_height * tap * size.line_bytes - begin * self.itemsize)
                     if begin <= 0 and number + 1 < len(steps):  # the rows that follow replace what is behind it
                         vector = line.to(self._element).load(0, step)
                     else:
@@ -165,10 +165,10 @@ class Copying:
     def _windows(self, lines: Pointer, row: SSAValue, column: SSAValue) -> tuple[Pointer, SSAValue]:
         """The window of an output pixel in `lines`, and how many bytes from there to the next one's."""
         size = self._size
-        pixel = size.stride_width * size.channels * self._bytes
+        pixel = size.stride_width * size.channels * self.itemsize
         return lines.at(row * size.stride_height * size.line_bytes + column * pixel), pixel
 
-    def _run(self, target: Pointer, source: Pointer, count: SSAValue) -> None:
+    def copy(self, target: Pointer, source: Pointer, count: SSAValue) -> None:
         """`count` elements side by side, as products take them, and others behind them, to whole steps."""
         self._code.subroutine("copy_run", [target, source, count], self._write_run, inline=False)
 
@@ -191,7 +191,7 @@ class Copying:
     def _write_to_tiles(self, code: KernelBuilder, target: Pointer, source: Pointer, count: SSAValue) -> None:
         self._write_run(code, target, source, count, TILE)
 
-    def _fill(self, target: Pointer, count: SSAValue) -> None:
+    def fill(self, target: Pointer, count: SSAValue) -> None:
         """`count` times what is outside; more may be written behind, to whole steps."""
         to = target.to(self._element)
         with self._code.loop(count, step=self._step) as at:

@@ -24,6 +24,7 @@ from jitonnx.emit.builder import KernelBuilder, Pointer
 from jitonnx.emit.intrinsics import declared
 from jitonnx.emit.ssa import SSAValue
 from jitonnx.kernels.parts.phases import SEPARATION_BYTES
+from jitonnx.support.records import NamedTuple
 
 PATIENCE = 64
 """Looks, some 30 ns each, that a thread gives others to finish a phase before it tries to take over their parts.
@@ -55,8 +56,8 @@ class PhaseBarrier:
                     self._claimed.store(0, code.integer(1))
                 with no:
                     word = self._done.at((part + 1) * _WORDS)
-                    arguments = (self._done, expected, word, phase, own, self._patience, self._claimed)
-                    code.subroutine("claim", arguments, _claim, inline=False)
+                    claim = _Claim(self._done, expected, word, phase, own, self._patience, self._claimed)
+                    code.subroutine("claim", claim, lambda inner, *of: _claim(inner, _Claim(*of)), inline=False)
             with code.if_then(self._claimed.load(0).equals(1)):
                 yield part
                 with code.if_then(~alone):
@@ -65,16 +66,25 @@ class PhaseBarrier:
             code.subroutine("wait", (self._done, expected, self._patience), _wait, inline=False)
 
 
-def _claim(
-    code: KernelBuilder,
-    done: Pointer,
-    expected: SSAValue,
-    word: Pointer,
-    phase: SSAValue,
-    own: SSAValue,
-    patience: Pointer,
-    claimed: Pointer,
-) -> None:
+class _Claim(NamedTuple):
+    """A part of a phase that a thread would do."""
+
+    done: Pointer
+    """Parts that are done, of all phases."""
+    expected: SSAValue
+    """How many are when the phase is over."""
+    word: Pointer
+    """The number of phases whose part somebody took."""
+    phase: SSAValue
+    own: SSAValue
+    """Whether it is among the thread's own."""
+    patience: Pointer
+    """Looks that the thread waits for the parts of others."""
+    claimed: Pointer
+    """Whether the thread has the part."""
+
+
+def _claim(code: KernelBuilder, part: _Claim) -> None:
     """claimed = whether the part is this thread's now. For a part of others' it waits a while before it tries.
 
     for (looks = own ? 0 : patience; looks > 0 && done < expected; looks--) pause
@@ -82,6 +92,7 @@ def _claim(
     if (claimed && !own) patience = 0      (who did not come in time is not waited for in the next phase)
     """
     builder = code.builder
+    done, expected, word, phase, own, patience, claimed = part
     looks = code.variable(code.integer(0))
     with code.if_then(own.equals(0)):
         looks.set(patience.load(0))

@@ -24,6 +24,7 @@ from jitonnx.emit.intrinsics import (
     splat,
 )
 from jitonnx.emit.ssa import SSAValue
+from jitonnx.support.records import NamedTuple
 
 _I64 = llvm_ir.IntType(64)
 _LINE_BYTES = 64  # of the cache; on a CPU with longer lines some are asked for twice
@@ -37,58 +38,69 @@ to 0.98 of the time (0.96 to 1.0 with AVX-512), four as long. Fewer sums wait fo
 CHAINED_OPERATIONS, _CHAINS = 5, 4
 
 
+class Rows(NamedTuple):
+    """Rows of a product's left matrix. Row r begins at a + sum(offsets[r]), and its elements lie `step` apart; all are
+    counted in elements."""
+
+    a: llvm_ir.Value
+    offsets: Sequence[tuple[llvm_ir.Value, llvm_ir.Value]]
+    """Rows whose first offset is the same share a pointer, to which the second is added in each step: `row_offsets`."""
+    step: llvm_ir.Value = _I64(1)
+    places: llvm_ir.Value | None = None
+    """int64 [k], where the elements of each step lie, instead of at multiples of `step`."""
+
+
+class Panel(NamedTuple):
+    """A panel of a product's right matrix: rows of whole vectors, `step` elements apart."""
+
+    b: llvm_ir.Value
+    step: llvm_ir.Value
+    stored: str = ""
+    """float16 or bfloat16 if its elements are the bits of such numbers, for float32 sums."""
+    prefetch_distance: int = 0
+    """How many steps of k ahead of its use to ask for it, into the first-level cache; 0: not at all."""
+
+
 def emit_accumulate(
     builder: llvm_ir.IRBuilder,
     element: types.ElementType,
     sums: Sequence[llvm_ir.Value],
-    a: llvm_ir.Value,
-    offsets: Sequence[tuple[llvm_ir.Value, llvm_ir.Value]],
-    a_step: llvm_ir.Value,
-    b: llvm_ir.Value,
-    b_step: llvm_ir.Value,
+    rows: Rows,
+    panel: Panel,
     k: llvm_ir.Value,
-    ahead: tuple[llvm_ir.Value, llvm_ir.Value] | None = None,
-    stored: str = "",
-    next_panel: tuple[llvm_ir.Value, llvm_ir.Value] | None = None,
-    places: llvm_ir.Value | None = None,
-    prefetch_distance: int = 0,
+    prefetches: Sequence[tuple[llvm_ir.Value, llvm_ir.Value]] = (),
 ) -> list[llvm_ir.Value]:
-    """The sums with the product of some rows of a and a panel of b added; row r of a starts at a + sum(offsets[r]):
+    """The sums with the product of some rows of a and a panel of b added:
 
-        sums[r][j] += Σ_p a[sum(offsets[r]) + p * a_step] * b[p * b_step + j]    p < k,  j < vectors * lanes
+        sums[r][j] += Σ_p a[sum(offsets[r]) + p * rows.step] * b[p * panel.step + j]    p < k,  j < vectors * lanes
 
-    Rows whose first offset is the same share a pointer, which the second is added to in each step (`row_offsets`).
-    Offsets and steps are in elements; constants among them (a_step 1, b_step the width of a packed panel) fold into the
-    addresses. Float products are fused, one rounding a step, in the order of p; integers wrap around. k <= 0 adds
-    nothing. Of b whole vectors are read; nothing needs alignment. In the loop all sums and pointers are phis, and k is
-    counted down, as it then takes one register. On x86 a round of many sums does `_STEPS` of k. The last vector of each
-    row may be shorter than the others.
+    Constants among the steps (1 of rows, of a packed panel its width) fold into the addresses. Float products are
+    fused, one rounding a step, in the order of p; integers wrap around. k <= 0 adds nothing. Nothing needs alignment.
+    In the loop all sums and pointers are phis, and k is counted down, as it then takes one register. On x86 a round of
+    many sums does `_STEPS` of k. The last vector of each row may be shorter than the others.
 
-    ahead: where memory is that will be needed soon, and how many elements of it to ask for in each step of k.
-    stored: float16 or bfloat16 if b's elements are the bits of such numbers, for float32 sums.
-    next_panel: as `ahead`, for a second place.
-    places: int64 [k], where a's elements of each p lie, instead of p * a_step.
-    prefetch_distance: how many steps of k ahead of its use to ask for b, into the first-level cache; 0: not at all.
+    prefetches: where memory is that will be needed soon, and how many elements of it to ask for in each step of k.
     """
+    offsets, places, stored, prefetch_distance = rows.offsets, rows.places, panel.stored, panel.prefetch_distance
+    a_step, b_step = rows.step, panel.step
     vectors, lanes = len(sums) // len(offsets), sums[0].type.count
     counts = [value.type.count for value in sums[:vectors]]
     first_of = {first.reference: first for first, _ in offsets}
-    starts = {name: builder.gep(a, [first]) for name, first in first_of.items()}
-    asked = list(filter(None, (ahead, next_panel)))
-    walks = [(b, b_step), *asked]
+    starts = {name: builder.gep(rows.a, [first]) for name, first in first_of.items()}
+    walks = [(panel.b, b_step), *prefetches]
     walks += [(start, a_step) for start in starts.values()] if places is None else [(places, _I64(1))]
 
     def products(pointers: Sequence[llvm_ir.Value], current: list[llvm_ir.Value], steps: int) -> list[llvm_ir.Value]:
         """The sums with the products of the next steps. pointers: where the walks are."""
-        b_at, a_walks = pointers[0], pointers[1 + len(asked) :]
+        b_at, a_walks = pointers[0], pointers[1 + len(prefetches) :]
         for step in range(steps):
             row = further(builder, b_at, b_step, step)
-            panel = [load_vector(builder, row, v * lanes, count) for v, count in enumerate(counts)]
+            right = [load_vector(builder, row, v * lanes, count) for v, count in enumerate(counts)]
             if stored:
-                panel = [widen(SSAValue(builder, types.uint16, bits), stored).value for bits in panel]
+                right = [widen(SSAValue(builder, types.uint16, bits), stored).value for bits in right]
             if prefetch_distance:  # each step for itself: Winograd's weights from memory came later two at a time
                 _ask_for_panel(builder, further(builder, b_at, b_step, prefetch_distance + step), vectors * lanes)
-            for place, (_, each) in zip(pointers[1:], asked, strict=False):
+            for place, (_, each) in zip(pointers[1:], prefetches, strict=False):
                 emit_prefetch(builder, further(builder, place, each, step))
             if places is None:
                 a_at = {name: further(builder, at, a_step, step) for name, at in zip(starts, a_walks, strict=True)}
@@ -96,7 +108,7 @@ def emit_accumulate(
                 listed = builder.load(further(builder, a_walks[0], _I64(1), step))
                 a_at = {name: builder.gep(start, [listed]) for name, start in starts.items()}
             factors = (builder.load(builder.gep(a_at[first.reference], [offset])) for first, offset in offsets)
-            current = _rank_one_update(builder, element, current, factors, panel)
+            current = _rank_one_update(builder, element, current, factors, right)
         return current
 
     together = steps_of_round(builder.module.triple, len(sums), whole=counts[-1] == lanes)
@@ -274,32 +286,39 @@ def _element_bytes(pointer: llvm_ir.Value) -> int:
     return 4 if isinstance(pointee, llvm_ir.FloatType) else 8
 
 
+class TileResult(NamedTuple):
+    """Where a tile's results go: to rows `ldc` elements apart from c on. The epilogue is told that they are columns
+    from `place`'s on, of its row and of those `row_step` apart below."""
+
+    c: llvm_ir.Value
+    ldc: llvm_ir.Value
+    place: tuple[SSAValue, SSAValue, SSAValue]
+    """Batch, row and column of the first element."""
+    row_step: llvm_ir.Value = _I64(1)
+
+
 def emit_finish(
     code: KernelBuilder,
     epilogue: Epilogue,
     shape: tuple[int, int],
     sums: Sequence[llvm_ir.Value],
-    c: llvm_ir.Value,
-    ldc: llvm_ir.Value,
+    result: TileResult,
     active: llvm_ir.Value,
-    place: tuple[SSAValue, SSAValue, SSAValue],
     rows_live: llvm_ir.Value | None = None,
-    row_step: llvm_ir.Value | None = None,
 ) -> None:
-    """Put a tile through the epilogue and store it. place: batch, row and column of its first element.
+    """Put a tile of shape (rows, vectors) through the epilogue and store it. active: the columns that count; rows_live:
+    the rows, None for all.
 
     A full tile: unrolled, in registers, without masks. Else, or for a long epilogue: over memory, in a function.
     """
     builder, (rows, vectors), lanes = code.builder, shape, epilogue.lanes
-    row_step = row_step or _I64(1)
     full = whole_vectors = builder.icmp_signed(">=", active, _I64(vectors * lanes))
     if rows_live is None:
         stored: llvm_ir.Value = _I64(rows)
     else:
         whole_rows = builder.icmp_signed(">=", rows_live, _I64(rows))
         full, stored = builder.and_(full, whole_rows), builder.select(whole_rows, _I64(rows), rows_live)
-    batch, row, column = (where.value for where in place)
-    over_memory = (code, epilogue, (stored, _I64(vectors)), sums, c, ldc, active, row_step, (batch, row, column))
+    over_memory = (code, epilogue, (stored, _I64(vectors)), sums, result, active)
     if not epilogue.unrolls:
         with builder.if_else(whole_vectors, likely=True) as (whole, part):
             with whole:
@@ -309,7 +328,7 @@ def emit_finish(
         return
     with builder.if_else(full, likely=True) as (whole, part):
         with whole:
-            emit_finish_whole(code, epilogue, shape, sums, c, ldc, place, row_step)
+            emit_finish_whole(code, epilogue, shape, sums, result)
         with part:
             _finish_over_memory(*over_memory)
 
@@ -319,22 +338,18 @@ def emit_finish_whole(
     epilogue: Epilogue,
     shape: tuple[int, int],
     sums: Sequence[llvm_ir.Value],
-    c: llvm_ir.Value,
-    ldc: llvm_ir.Value,
-    place: tuple[SSAValue, SSAValue, SSAValue],
-    row_step: llvm_ir.Value | None = None,
+    result: TileResult,
 ) -> None:
     """`emit_finish` of a tile all of whose elements count: unrolled, in registers."""
-    builder, (rows, vectors), lanes = code.builder, shape, epilogue.lanes
-    row_step = row_step or _I64(1)
-    batch, row, column = (where.value for where in place)
-    c_rows = [builder.gep(c, [builder.mul(ldc, _I64(r))]) for r in range(rows)]
+    builder, (rows, vectors), lanes, c = code.builder, shape, epilogue.lanes, result.c
+    batch, row, column = (where.value for where in result.place)
+    c_rows = [builder.gep(c, [builder.mul(result.ldc, _I64(r))]) for r in range(rows)]
     for v in range(vectors):
         # All of a column of vectors before the first of them is stored: what the epilogue reads for all rows, a bias,
         # is then loaded once.
         results: list[llvm_ir.Value] = []
         for r in range(rows):
-            where = [batch, builder.add(row, builder.mul(row_step, _I64(r)))]
+            where = [batch, builder.add(row, builder.mul(result.row_step, _I64(r)))]
             where += [builder.add(column, _I64(v * lanes)), _I64(lanes)]
             x = sums[r * vectors + v]
             if epilogue.operations >= CHAINED_OPERATIONS and r >= _CHAINS:
@@ -349,11 +364,8 @@ def _finish_over_memory(
     epilogue: Epilogue,
     shape: tuple[llvm_ir.Value, llvm_ir.Value],
     sums: Sequence[llvm_ir.Value],
-    c: llvm_ir.Value,
-    ldc: llvm_ir.Value,
+    result: TileResult,
     active: llvm_ir.Value,
-    row_step: llvm_ir.Value,
-    place: tuple[llvm_ir.Value, llvm_ir.Value, llvm_ir.Value],
     *,
     masked: bool = True,
 ) -> None:
@@ -365,7 +377,8 @@ def _finish_over_memory(
     first = alloca(builder, sums[0].type, len(sums))
     for i, value in enumerate(sums):
         builder.store(value, builder.gep(first, [_I64(i)]))
-    arguments = [*code.arguments, first, *shape, c, ldc, active, row_step, *place]
+    place = [where.value for where in result.place]
+    arguments = [*code.arguments, first, *shape, result.c, result.ldc, active, result.row_step, *place]
     name = f"store_{'part_of_' if masked else ''}tile.{epilogue.name}"
     function = builder.module.globals.get(name)
     if function is None:

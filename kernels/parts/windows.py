@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from jitonnx.emit.builder import KernelBuilder, Pointer, larger, remainder, smaller
 from jitonnx.emit.ssa import SSAValue, select
@@ -39,22 +40,32 @@ def each_window(code: KernelBuilder, size: WindowProduct, first: SSAValue, count
         image.set(select(next_image, image.get() + 1, image.get()))
 
 
+class Elements(Protocol):
+    """How elements of x lie where taps are copied to. What writes may write more than it is to, where what follows is
+    not there yet."""
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one."""
+
+    def copy(self, target: Pointer, source: Pointer, count: SSAValue) -> None:
+        """A run of so many."""
+
+    def fill(self, target: Pointer, count: SSAValue) -> None:
+        """So many of padding."""
+
+
 def copy_taps(
     code: KernelBuilder,
     size: WindowProduct,
     target: Pointer,
     image: Pointer,
     window: Window,
-    itemsize: int,
-    copy: Callable[[Pointer, Pointer, SSAValue], None],
-    fill: Callable[[Pointer, SSAValue], None],
+    elements: Elements,
 ) -> None:
-    """The taps of one output pixel, to bytes from `target` on. Those of a row that lie side by side are one run.
-
-    itemsize: bytes of an element there. copy(target, source, count): a run of elements. fill(target, count): as many
-    elements of padding. Both may write more than they are to, where what follows is not there yet.
-    """
+    """The taps of one output pixel, to bytes from `target` on. Those of a row that lie side by side are one run."""
     channels, taps = size.channels, size.kernel_width
+    itemsize, copy, fill = elements.itemsize, elements.copy, elements.fill
     together = size.dilation_width.equals(1) & size.x_pixel.equals(channels)
     with code.loop(size.kernel_height) as tap_row:
         row = window.top + tap_row * size.dilation_height

@@ -61,6 +61,7 @@ def build(spec: ReductionSpec, lanes: int, epilogue: Stage | None = None, prolog
         with code.loop_while(lambda: done.get() < stop):
             unit = done.get()
             batch, source, target, here = part(unit / blocks)
+            rows = _Rows(source, target, batch, x_step, here)
             block = remainder(unit, blocks)
             start = block * COLUMNS
             if isinstance(emit, _Values) and emit.most_together > 1:
@@ -69,12 +70,12 @@ def build(spec: ReductionSpec, lanes: int, epilogue: Stage | None = None, prolog
                 stop_column = smaller((block + together) * COLUMNS, inner)
                 with code.if_else(together > 1) as (many, one):
                     with many:
-                        emit.many_columns(source, target, batch, start, stop_column, x_step, here)
+                        emit.many_columns(rows, start, stop_column)
                     with one:
-                        _emit_columns(emit, source, target, batch, start, stop_column, x_step, here)
+                        _emit_columns(emit, rows, start, stop_column)
                 done.set(unit + together)
             else:
-                _emit_columns(emit, source, target, batch, start, smaller(start + COLUMNS, inner), x_step, here)
+                _emit_columns(emit, rows, start, smaller(start + COLUMNS, inner))
                 done.set(unit + 1)
 
     return body
@@ -88,15 +89,22 @@ def _source(code: KernelBuilder, spec: ReductionSpec) -> Pointer:
     return Widened(code.buffers(UnaryBuffers, getattr(types, spec.stored)).x, element)
 
 
+class _Rows(NamedTuple):
+    """A slice's rows, `step` elements apart, which are reduced column by column."""
+
+    x: Pointer
+    y: Pointer
+    batch: SSAValue
+    step: SSAValue
+    length: SSAValue
+    """How many there are."""
+
+
 def _emit_columns(
     emit: _Values | _Indices,
-    source: Pointer,
-    target: Pointer,
-    batch: SSAValue,
+    rows: _Rows,
     start: SSAValue,
     stop: SSAValue,
-    x_step: SSAValue,
-    length: SSAValue,
 ) -> None:
     """Columns [start, stop) of a slice, with totals in registers."""
     code, lanes = emit.code, emit.vectors.lanes
@@ -105,10 +113,10 @@ def _emit_columns(
         block = several * lanes
         whole = stop - remainder(stop - done, code.integer(block))
         with code.loop(whole, done, block) as column:
-            emit.columns(source, target, batch, (column, None), several, x_step, length)
+            emit.columns(rows, (column, None), several)
         done = whole
     with code.loop(stop, done, lanes) as column:
-        emit.columns(source, target, batch, (column, stop - column), 1, x_step, length)
+        emit.columns(rows, (column, stop - column), 1)
 
 
 def _store_rows(
@@ -353,17 +361,9 @@ class _Values:
         vectors.each(length, body)
         return functools.reduce(kind.combine, [total.get() for total in totals])
 
-    def columns(
-        self,
-        x: Pointer,
-        y: Pointer,
-        batch: SSAValue,
-        place: tuple[SSAValue, SSAValue | None],
-        several: int,
-        x_step: SSAValue,
-        length: SSAValue,
-    ) -> None:
+    def columns(self, rows: _Rows, place: tuple[SSAValue, SSAValue | None], several: int) -> None:
         vectors, code, lanes = self.vectors, self.code, self.vectors.lanes
+        x, y, batch, x_step, length = rows
         first, active = place
         mask = None if active is None else code.active(active, lanes)
         columns = [first + v * lanes for v in range(several)]
@@ -396,22 +396,14 @@ class _Values:
             finished = self._finish(result, shift)
             y.store(column, vectors.epilogue(finished, batch, code.integer(0), column, active), mask)
 
-    def many_columns(
-        self,
-        x: Pointer,
-        y: Pointer,
-        batch: SSAValue,
-        start: SSAValue,
-        stop: SSAValue,
-        x_step: SSAValue,
-        length: SSAValue,
-    ) -> None:
+    def many_columns(self, rows: _Rows, start: SSAValue, stop: SSAValue) -> None:
         """Columns [start, stop), at most _MANY_COLUMNS, combined in the order in which `columns` does.
 
         Each row is read from the first of these columns to the last: what lies one behind the other in memory, where
         a block of columns on its own jumps from page to page.
         """
         code, lanes, element, kind = self.code, self.vectors.lanes, self.vectors.element, self.kind
+        x, y, batch, x_step, length = rows
         totals = code.memory(element, _MANY_COLUMNS)
         initial, none = _nothing(code, kind, element, lanes)
         nans = code.memory(none.element, _MANY_COLUMNS) if kind.notes_nan else None
@@ -427,12 +419,12 @@ class _Values:
         whole = length - remainder(length, code.integer(self.together))
         whole_columns = stop - remainder(stop - start, code.integer(lanes))
         with code.loop(whole, step=self.together) as k:
-            rows = [x.at((k + row) * x_step).pinned() for row in range(self.together)]
+            several = [x.at((k + row) * x_step).pinned() for row in range(self.together)]
             with code.loop(whole_columns, start, lanes) as column:
-                total(column).add(*(kind.change(row.load(column, lanes)) for row in rows))
+                total(column).add(*(kind.change(row.load(column, lanes)) for row in several))
             with code.if_then(whole_columns < stop):
                 mask = code.active(stop - whole_columns, lanes)
-                total(whole_columns).add(*(kind.change(row.load(whole_columns, lanes, mask)) for row in rows))
+                total(whole_columns).add(*(kind.change(row.load(whole_columns, lanes, mask)) for row in several))
         with code.loop(stop, start, lanes) as column:
             active = stop - column
             mask = code.active(active, lanes)
@@ -548,17 +540,9 @@ class _Indices:
         better = select(equal, nearer, self._better(other, best))
         return select(better, other, best), select(better, elsewhere, where)
 
-    def columns(
-        self,
-        x: Pointer,
-        y: Pointer,
-        batch: SSAValue,
-        place: tuple[SSAValue, SSAValue | None],
-        several: int,
-        x_step: SSAValue,
-        length: SSAValue,
-    ) -> None:
+    def columns(self, rows: _Rows, place: tuple[SSAValue, SSAValue | None], several: int) -> None:
         vectors, code, lanes = self.vectors, self.code, self.vectors.lanes
+        x, y, batch, x_step, length = rows
         first, active = place
         mask = None if active is None else code.active(active, lanes)
         columns = [first + v * lanes for v in range(several)]

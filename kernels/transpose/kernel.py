@@ -19,7 +19,7 @@ from jitonnx.kernels.transpose.spec import (
     TransposeSizes,
     TransposeSpec,
 )
-from jitonnx.kernels.transpose.tiles import copy_transposed, evenly, tile_size
+from jitonnx.kernels.transpose.tiles import TileOrder, copy_transposed, evenly, tile_size
 from jitonnx.target import tuning
 
 
@@ -222,7 +222,5 @@ class _Kernel:
             evenly(target.at(b * b_target + a), b_target),
             (a_stop - a, b_stop - b),
             self.vector_bytes,
-            b_first=self.code.integer(0) < 1 if self.streams else b_first,
-            before=before,
-            streams=self.streams,
+            TileOrder(self.code.integer(0) < 1 if self.streams else b_first, before, self.streams),
         )

@@ -9,11 +9,23 @@ from jitonnx.emit.builder import REGISTER_LANE_BYTES, KernelBuilder, Pointer, la
 from jitonnx.emit.simd import LINE_BYTES
 from jitonnx.emit.ssa import SSAValue, select
 from jitonnx.kernels.transpose.spec import LARGEST_TILE
+from jitonnx.support.records import NamedTuple
 
 
 def tile_size(vector_bytes: int, itemsize: int) -> int:
     """Rows and columns of a tile of such elements."""
     return min(LARGEST_TILE, vector_bytes // itemsize)
+
+
+class TileOrder(NamedTuple):
+    """How a copy goes through the tiles of a matrix."""
+
+    b_first: SSAValue
+    """Whether they follow each other along b first (else along a)."""
+    before: Sequence[SSAValue]
+    """How many elements in front of the first, along a and b, the grid of tiles begins."""
+    streams: bool
+    """Whether whole lines of the caches are written past them."""
 
 
 def copy_transposed(
@@ -23,24 +35,21 @@ def copy_transposed(
     targets: Callable[[SSAValue], Iterator[Pointer]],
     counts: tuple[SSAValue, SSAValue],
     vector_bytes: int,
-    b_first: SSAValue | None = None,
-    before: Sequence[SSAValue] | None = None,
-    *,
-    streams: bool = False,
+    order: TileOrder | None = None,
 ) -> None:
     """target[b][a] = source[a * source_step + b] for a < counts[0], b < counts[1].
 
     Vectors along b become vectors along a. `targets(b)` gives the places of target[b], target[b + 1], …; `evenly` makes
-    it where they are evenly apart. `b_first`: whether tiles follow each other along b first (else along a). `before`:
-    how many elements in front of the first, along a and b, the grid of tiles begins. `streams`: whole lines of the
-    caches are written past them. The first and the last tile along an axis overlap their neighbours where they would
-    stand out.
+    it where they are evenly apart. Without an order, tiles follow each other along b from the first element on. The
+    first and the last tile along an axis overlap their neighbours where they would stand out.
     """
     itemsize = source.element.bitwidth // 8
     tile = tile_size(vector_bytes, itemsize)
+    b_first, before, streams = order or TileOrder(
+        code.integer(0) < 1, (code.integer(0), code.integer(0)), streams=False
+    )
     streams = streams and tile * itemsize == LINE_BYTES
-    b_first = b_first or code.integer(0) < 1
-    before_a, before_b = before or (code.integer(0), code.integer(0))
+    before_a, before_b = before
     grid = (counts[0] + before_a, counts[1] + before_b)
     tiles_a, tiles_b = ((extent + (tile - 1)) / code.integer(tile) for extent in grid)
     slow, fast = select(b_first, tiles_a, tiles_b), select(b_first, tiles_b, tiles_a)
