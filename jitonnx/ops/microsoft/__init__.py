@@ -39,4 +39,4 @@ FAMILIES = {
     "text": "Tokenizer",
     "windows": "MaxpoolWithMask NhwcMaxPool UnfoldTensor",
 }
-"""The modules of this folder, and the names of the operators that each lists in OPERATORS."""
+"""The modules of this folder, and the names of the operators that each declares, which are those of its classes."""

@@ -67,6 +67,3 @@ class ScaledSiLU(Contributed):
             factor = parts.add(Reshape(), factor, numbers(parts))
         scaled = as_type(parts, parts.add(Mul(), as_type(parts, x, DType.FLOAT), factor), x.dtype)
         return parts.add(Mul(), scaled, parts.add(Sigmoid(), scaled))
-
-
-OPERATORS = (BiasGelu, FastGelu, GatedAdd, Gelu, QuickGelu, ScaledSiLU)

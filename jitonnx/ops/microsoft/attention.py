@@ -556,6 +556,3 @@ def _updated(past: np.ndarray | None, new: np.ndarray, before: np.ndarray, rows:
 def _dimension(to: Lowering, dim: DimLike) -> Value:
     """A size as an int64 vector of one element."""
     return to.constant(np.asarray([dim])) if isinstance(dim, int) else to.dimensions(contents_array([dim], (1,)))
-
-
-OPERATORS = (GroupQueryAttention, MultiHeadAttention)

@@ -295,6 +295,3 @@ class MoEGroupRouter(Contributed):
         there = parts.add(Unsqueeze(), parts.add(Greater(), kept, of_type(parts, 0.0, kept)), numbers(parts, 2))
         masked = parts.add(Where(), there, groups, of_type(parts, -np.inf, groups))
         return parts.add(Reshape(), masked, numbers(parts, 0, -1))
-
-
-OPERATORS = (MoE, MoEGroupRouter, QMoE)

@@ -157,6 +157,3 @@ class LinearAttentionGate(Contributed):
         if b is None:
             return (decay, decay)  # nobody reads the second
         return decay, as_type(parts, parts.add(Sigmoid(), widened(parts, b)), b.dtype)
-
-
-OPERATORS = (CausalConvWithState, LinearAttention, LinearAttentionGate)

@@ -225,6 +225,3 @@ def _decoded(parts: Parts, blocks: Value, form: _Blocks) -> Value:
     if form.dmin is None:
         return y
     return parts.add(Sub(), y, parts.add(Mul(), single(form.dmin), plain(form.least, 0)))
-
-
-OPERATORS = (GatherPacked,)

@@ -459,6 +459,3 @@ class GatedDeltaNet(Contributed):
                 zeroed = parts.add(Where(), kept, each, of_type(parts, 0.0, each))
                 all_of.append(parts.add(Flatten(), zeroed))
         return parts.add(Concat(axis=1), *factors, *captured, *added)
-
-
-OPERATORS = (GatedDeltaNet, VarlenCausalConvWithState)

@@ -369,6 +369,3 @@ def no_rows(row: Type) -> np.ndarray:
 
 def _padded(row: np.ndarray, length: int) -> np.ndarray:
     return np.concatenate([row, np.zeros((length - len(row), *row.shape[1:]), row.dtype)])
-
-
-OPERATORS = (If, Loop, Scan)
