@@ -118,6 +118,15 @@ def with_less(settings: Settings, error: Exception, doing: str) -> Settings:
     return replace(settings, optimization_level=0, choices=replace(settings.choices, caution=Caution(caution + 1)))
 
 
+def attach(graph: Graph) -> None:
+    """Have the operators of a graph, and of what its nodes run, make what they need of the types that are known now."""
+    for node in graph:
+        if node.operator.attached:
+            node.operator.attach(node)
+        for body in node.bodies:
+            attach(body)
+
+
 class Engine(ModelEngine):
     """One model, compiled. Runs from several Python threads at once.
 
@@ -187,6 +196,7 @@ class Engine(ModelEngine):
         """Why nothing can be planned before a run has shown shapes; "" if it was."""
         if not self.unplanned:
             self.report = optimize(self.graph, settings.optimization_level, disabled=settings.disabled_rewrites)
+            attach(self.graph)
             self._prepare()
         # So that the first run does not wait for it; a schedule is native as far as it can be by chains.
         if self.compiled is None:  # Python reads weights in runs, too
