@@ -13,7 +13,7 @@ import numpy as np
 from jitonnx.c_api.errors import FAIL, NOT_IMPLEMENTED, Refused
 from jitonnx.c_api.handles import Lent, find, new, read_array, store, write_array, write_text
 from jitonnx.c_api.table import POINTER, SIZE, TEXT, function
-from jitonnx.c_api.values import ALLOCATOR, TensorTypeAndShapeInfo, TypeInfo, Value, empty, free_memory, take_memory
+from jitonnx.c_api.values import ALLOCATOR, TensorTypeAndShapeInfo, TypeInfo, Value, empty, take_memory
 from jitonnx.ir.dtypes import DType
 from jitonnx.support.log import LEVELS, logger
 from jitonnx.support.records import NamedTuple
@@ -86,7 +86,9 @@ class KernelContext:
             return None
         if known is not None:
             if known.array.shape != tuple(shape):
-                raise Refused(f"output {index} has sizes {list(known.array.shape)}, and is asked for with {list(shape)}")
+                raise Refused(
+                    f"output {index} has sizes {list(known.array.shape)}, and is asked for with {list(shape)}"
+                )
         else:
             made = self.outputs[index] = Value(empty(dtype, shape), dtype)
             self._pointers[index] = self.lent.new(made)
@@ -96,9 +98,7 @@ class KernelContext:
 class ShapeInferContext:
     """A node whose outputs' shapes are asked for."""
 
-    def __init__(
-        self, inputs: Sequence[TensorTypeAndShapeInfo | None], attributes: Attributes, outputs: int
-    ) -> None:
+    def __init__(self, inputs: Sequence[TensorTypeAndShapeInfo | None], attributes: Attributes, outputs: int) -> None:
         self.lent = Lent()
         self.inputs, self.attributes = inputs, attributes
         self.outputs: list[TensorTypeAndShapeInfo | None] = [None] * outputs
@@ -186,19 +186,19 @@ function("KernelInfoGetAttributeArray_int64", POINTER, TEXT, POINTER, POINTER)(_
 def _texts(info: int, name: bytes, allocator: int, out: int, size: int) -> None:
     values = _attribute(find(info, KernelInfo).attributes, name, tuple, "strings")
     texts = [_encoded(one) + b"\0" for one in _all(values, str, "strings")]
-    pointers = []
-    for text in texts:
-        pointers.append(take_memory(len(text)))
-        ctypes.memmove(pointers[-1], text, len(text))
-    place = take_memory(len(texts) * ctypes.sizeof(POINTER)) if texts else None
-    try:
-        store(out, POINTER, place)
-        store(size, SIZE, len(texts))
-    except Refused:
-        for one in (*pointers, place):
-            free_memory(one)
-        raise
+    store(size, SIZE, len(texts))
+    store(out, POINTER, None)
+    pointers = [_copied(text) for text in texts]  # which the caller frees, one by one
+    place = take_memory(len(texts) * ctypes.sizeof(POINTER))
     write_array(place, POINTER, pointers)
+    store(out, POINTER, place)
+
+
+def _copied(text: bytes) -> int:
+    place = take_memory(len(text))
+    assert place is not None, "Bug: a text has at least its zero byte"
+    ctypes.memmove(place, text, len(text))
+    return place
 
 
 @function("KernelInfoGetAttribute_tensor", POINTER, TEXT, POINTER, POINTER)

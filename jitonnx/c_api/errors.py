@@ -9,7 +9,7 @@ FAIL, INVALID_ARGUMENT, NOT_IMPLEMENTED = 1, 2, 9
 _BY_CODE = {kind.code: kind for kind in errors.Error.__subclasses__()}
 
 
-class Refused(Exception):  # noqa: N818
+class Refused(Exception):
     """A library asks for what there is not; it gets a status with the text. Also what a library refuses itself."""
 
     def __init__(self, text: str, code: int = INVALID_ARGUMENT) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 VERSION = 32
 """The version of the interface that libraries may ask for at most: that of the onnxruntime whose names are held."""
 
-NAMES = """
+_NAMES = """
 CreateStatus GetErrorCode GetErrorMessage CreateEnv CreateEnvWithCustomLogger EnableTelemetryEvents
 DisableTelemetryEvents CreateSession CreateSessionFromArray Run CreateSessionOptions SetOptimizedModelFilePath
 CloneSessionOptions SetSessionExecutionMode EnableProfiling DisableProfiling EnableMemPattern DisableMemPattern
@@ -109,24 +109,26 @@ RunOptionsSetSyncStream GetTensorElementTypeAndShapeDataReference RunOptionsEnab
 KernelInfoGetAttributeArray_string SetPerSessionThreadPoolCallbacks GetMemPatternEnabled GetSessionExecutionMode
 SessionReleaseCapturedGraph GetExperimentalFunction KernelContext_GetSyncStream
 SessionOptionsSetWeightlessSourceModelBuffer KernelContext_GetPreallocatedOutput
-""".split()
-"""The names, in order, up to version 30. The few functions that later versions have added are refused by their places."""
+"""
+
+NAMES = tuple(_NAMES.split())
+"""The names, in order, up to version 30. The few functions that later versions added are refused by their places."""
 
 ROOM = 64
 """Places behind the names that are known."""
 
-WITHOUT_STATUS = frozenset(
-    """
-    GetErrorCode GetErrorMessage ClearBoundInputs ClearBoundOutputs GetTrainingApi MemoryInfoGetDeviceType
-    GetBuildInfoString GetModelEditorApi GetCompileApi CreateKeyValuePairs AddKeyValuePair GetKeyValue
-    GetKeyValuePairs RemoveKeyValuePair HardwareDevice_Type HardwareDevice_VendorId HardwareDevice_Vendor
-    HardwareDevice_DeviceId HardwareDevice_Metadata EpDevice_EpName EpDevice_EpVendor EpDevice_EpMetadata
-    EpDevice_EpOptions EpDevice_Device GetEpApi MemoryInfoGetDeviceMemType MemoryInfoGetVendorId
-    ExternalInitializerInfo_GetFilePath ExternalInitializerInfo_GetFileOffset ExternalInitializerInfo_GetByteSize
-    GetRunConfigEntry EpDevice_MemoryInfo SyncStream_GetHandle TensorTypeAndShape_HasShape GetInteropApi
-    RunOptionsSetSyncStream GetExperimentalFunction
-    """.split()
-)
+_WITHOUT_STATUS = """
+GetErrorCode GetErrorMessage ClearBoundInputs ClearBoundOutputs GetTrainingApi MemoryInfoGetDeviceType
+GetBuildInfoString GetModelEditorApi GetCompileApi CreateKeyValuePairs AddKeyValuePair GetKeyValue
+GetKeyValuePairs RemoveKeyValuePair HardwareDevice_Type HardwareDevice_VendorId HardwareDevice_Vendor
+HardwareDevice_DeviceId HardwareDevice_Metadata EpDevice_EpName EpDevice_EpVendor EpDevice_EpMetadata
+EpDevice_EpOptions EpDevice_Device GetEpApi MemoryInfoGetDeviceMemType MemoryInfoGetVendorId
+ExternalInitializerInfo_GetFilePath ExternalInitializerInfo_GetFileOffset ExternalInitializerInfo_GetByteSize
+GetRunConfigEntry EpDevice_MemoryInfo SyncStream_GetHandle TensorTypeAndShape_HasShape GetInteropApi
+RunOptionsSetSyncStream GetExperimentalFunction
+"""
+
+WITHOUT_STATUS = frozenset(_WITHOUT_STATUS.split())
 """Functions that give no OrtStatus, besides those whose names begin with Release, which give nothing."""
 
 

@@ -34,8 +34,8 @@ class SessionOptions:
 def register(path: str) -> list[type[LibraryOperator]]:
     """The declarations of a library's operators, which its function RegisterCustomOps registers.
 
-    The library's code is run, and stays in the process. Fail for a file that is not there, or no library, or has no such
-    function, or operators that cannot be had here; the error of a status that it gives.
+    The library's code is run, and stays in the process. Fail for a file that is not there, is no library, or has no
+    such function, or operators that cannot be had here; the error of a status that it gives.
     """
     library = _opened(path)
     registering = getattr(library, _REGISTER, None)
@@ -55,7 +55,9 @@ def register(path: str) -> list[type[LibraryOperator]]:
     newer = [version for version in asked_versions if version > functions.VERSION]
     about = f"the library of custom operators {path}: "
     if newer:
-        about += f"it asks for version {newer[0]} of onnxruntime's C interface, and {functions.VERSION} is the newest here; "
+        about += (
+            f"it asks for version {newer[0]} of onnxruntime's C interface, and {functions.VERSION} is the newest here; "
+        )
     if failed is not None:
         raise failed.error(about)
     try:
@@ -98,4 +100,3 @@ def _add(domain: int, operator: int | None) -> None:
 @function("AddCustomOpDomain", POINTER, POINTER)
 def _add_domain(options: int, domain: int) -> None:
     find(options, SessionOptions).domains.append(find(domain, CustomOpDomain))
-

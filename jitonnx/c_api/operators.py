@@ -130,7 +130,9 @@ class CustomOp:
         if dtype is not None:
             return dtype
         last = len(self.inputs) - 1
-        free = [given for at, given in enumerate(dtypes) if given is not None and self.inputs[min(at, last)].dtype is None]
+        free = [
+            given for at, given in enumerate(dtypes) if given is not None and self.inputs[min(at, last)].dtype is None
+        ]
         return free[-1] if free else None
 
 
@@ -222,7 +224,9 @@ class LibraryOperator(Operator):
         types: list[Type] = [_type(one.output_type(place, dtypes)) for place in range(count)]
         if not one.has("InferOutputShapeFn"):
             return types
-        told = ShapeInferContext([value and _info(value.type) for value in inputs], self.site.attributes, count)
+        told = ShapeInferContext(
+            [None if value is None else _info(value.type) for value in inputs], self.site.attributes, count
+        )
         pointer = told.lent.new(told)
         try:
             failed = take_status(one.call("InferOutputShapeFn", one.address, pointer))
@@ -242,12 +246,13 @@ class LibraryOperator(Operator):
         """Make the kernel, so that what it refuses is known before a run."""
         inputs = [Port("", TensorTypeAndShapeInfo(), present=False) if v is None else _port(v) for v in node.inputs]
         outputs = [
-            _port(value)._replace(present=bool(name)) for name, value in zip(self.site.outputs, node.outputs, strict=True)
+            _port(value)._replace(present=bool(name))
+            for name, value in zip(self.site.outputs, node.outputs, strict=True)
         ]
         self._made(inputs, outputs)
 
     def _made(self, inputs: Sequence[Port], outputs: Sequence[Port]) -> _Kernel:
-        site = self.site
+        site: Site = self.site
         with site.lock:
             if site.kernel is None:
                 one = self._chosen([port.info.dtype if port.present else None for port in inputs])

@@ -106,11 +106,7 @@ def _build_info() -> int:
 
 _BUILD = ctypes.create_string_buffer(b"jitonnx")
 _VERSION = ctypes.create_string_buffer(f"1.{functions.VERSION}.0".encode())
-_RELEASED = (
-    "Status MemoryInfo Value TensorTypeAndShapeInfo CustomOpDomain OpAttr KernelInfo SessionOptions KeyValuePairs"
-).split()
-
-for _kind in _RELEASED:
+for _kind in ("Status", "MemoryInfo", "Value", "TensorTypeAndShapeInfo", "CustomOpDomain", "OpAttr", "KernelInfo"):
     function(f"Release{_kind}", POINTER, gives=None)(release)
 
 
@@ -146,7 +142,7 @@ def _function_at(place: int) -> Any:
     if name and not functions.gives_status(name):
 
         def nothing() -> None:
-            logger.error("a library of custom operators called %s of onnxruntime's C interface, which is not here", shown)
+            logger.error("a library of custom operators called %s of onnxruntime, which is not here", shown)
 
         return ctypes.CFUNCTYPE(POINTER)(nothing)
 
@@ -158,7 +154,7 @@ def _function_at(place: int) -> Any:
 
 
 def _end(table: Any) -> None:
-    """Have the functions that release something do nothing: Python is about to end, and could not be called any more."""
+    """Have the functions that release something do nothing: Python is about to end, and cannot be called then."""
     nothing = ctypes.cast(ctypes.pythonapi.Py_IsInitialized, POINTER).value
     for place, name in enumerate(functions.NAMES):
         if name.startswith("Release"):
@@ -169,7 +165,6 @@ asked_versions: list[int] = []
 """The versions of the interface that libraries have asked for."""
 
 
-@ctypes.CFUNCTYPE(POINTER, ctypes.c_uint32)
 def _get_api(version: int) -> int | None:
     asked_versions.append(version)
     if 1 <= version <= functions.VERSION:
@@ -183,11 +178,11 @@ def _get_api(version: int) -> int | None:
     return None
 
 
-@ctypes.CFUNCTYPE(POINTER)
 def _get_version() -> int:
     return ctypes.addressof(_VERSION)
 
 
-_BASE = _Base(ctypes.cast(_get_api, POINTER).value, ctypes.cast(_get_version, POINTER).value)
+_base_functions = (ctypes.CFUNCTYPE(POINTER, ctypes.c_uint32)(_get_api), ctypes.CFUNCTYPE(POINTER)(_get_version))
+_BASE = _Base(*(ctypes.cast(one, POINTER).value for one in _base_functions))
 BASE = ctypes.addressof(_BASE)
 """The address of OrtApiBase."""

@@ -194,10 +194,11 @@ def _data(value: int, out: int) -> None:
 @function("TensorAt", POINTER, POINTER, SIZE, POINTER)
 def _element(value: int, place: int, rank: int, out: int) -> None:
     tensor = find(value, Value)
-    at = tuple(read_array(place, ctypes.c_int64, rank))
-    if rank != tensor.array.ndim or not all(0 <= i < size for i, size in zip(at, tensor.array.shape, strict=True)):
-        raise Refused(f"there is no element {list(at)} in a tensor of sizes {list(tensor.array.shape)}")
-    offset = sum(i * stride for i, stride in zip(at, tensor.array.strides, strict=True))
+    at = read_array(place, ctypes.c_int64, rank)
+    sizes: tuple[int, ...] = tensor.array.shape
+    if rank != len(sizes) or not all(0 <= one < size for one, size in zip(at, sizes, strict=True)):
+        raise Refused(f"there is no element {at} in a tensor of sizes {list(sizes)}")
+    offset = sum(one * stride for one, stride in zip(at, tensor.array.strides, strict=True))
     store(out, POINTER, tensor.address + offset)
 
 
@@ -463,7 +464,6 @@ def free_memory(memory: int | None) -> None:
     _libc.free(memory)
 
 
-@ctypes.CFUNCTYPE(POINTER, POINTER, SIZE)
 def _allocate(allocator: int, count: int) -> int | None:
     try:
         return take_memory(count)
@@ -471,12 +471,10 @@ def _allocate(allocator: int, count: int) -> int | None:
         return None
 
 
-@ctypes.CFUNCTYPE(None, POINTER, POINTER)
 def _free(allocator: int, memory: int | None) -> None:
     free_memory(memory)
 
 
-@ctypes.CFUNCTYPE(POINTER, POINTER)
 def _allocator_memory(allocator: int) -> int:
     return CPU
 
@@ -485,9 +483,14 @@ CPU = new(MemoryInfo())
 """The pointer of the memory that all tensors lie in."""
 _CPU_NAME = ctypes.create_string_buffer(b"Cpu")
 _NO_TEXT = ctypes.create_string_buffer(b"")
-_ALLOCATOR = _Allocator(
-    18, *(ctypes.cast(one, POINTER).value for one in (_allocate, _free, _allocator_memory, _allocate))
+_allocating = ctypes.CFUNCTYPE(POINTER, POINTER, SIZE)(_allocate)
+_allocator_functions = (
+    _allocating,
+    ctypes.CFUNCTYPE(None, POINTER, POINTER)(_free),
+    ctypes.CFUNCTYPE(POINTER, POINTER)(_allocator_memory),
+    _allocating,
 )
+_ALLOCATOR = _Allocator(18, *(ctypes.cast(one, POINTER).value for one in _allocator_functions))
 ALLOCATOR = ctypes.addressof(_ALLOCATOR)
 """The address of the allocator, which is the only one."""
 
@@ -522,4 +525,3 @@ def _release_type(info: int | None) -> None:
     if info:
         release(find(info, TypeInfo).tensor)
         release(info)
-
