@@ -33,10 +33,10 @@ from jitonnx.model.checker.nodes import (
 from jitonnx.model.checker.order import sorted_nodes
 from jitonnx.model.functions import Scope, attributes_within, enter
 from jitonnx.model.tensors import TensorReader
-from jitonnx.model.types import Dimensions, contradiction, declaration, tensor_type, value_type
+from jitonnx.model.types import Dimensions, contradiction, declared_input, tensor_type, value_type
 from jitonnx.ops.composite import Composite, Nodes
 from jitonnx.ops.onnx.identity import Identity
-from jitonnx.ops.registry import Registry, canonical
+from jitonnx.ops.registry import FOLDERS, Registry, canonical
 from jitonnx.proto import (
     AttributeProto,
     FunctionProto,
@@ -74,6 +74,9 @@ class Builder:
         self._opsets = Opsets.of(model)
         if model.ir_version < FIRST_IR_WITH_OPSETS and not self._opsets.versions:
             self._opsets = Opsets({"": 1})
+        self.free = self._has_library_operators(model)
+        """Whether an input that is declared as a scalar is one of any shape, as onnxruntime takes it: models around
+        operators of libraries declare no other shapes, where they mean none."""
         self.dimensions = Dimensions()
         self._sparse: dict[Value, SparseTensorProto] = {}
         """What values are filled up from."""
@@ -145,7 +148,13 @@ class Builder:
     def _input_type(self, info: ValueInfoProto) -> Type:
         if not info.type.HasField("tensor_type"):
             return value_type(info.type, f"graph input {info.name!r}")
-        return tensor_type(declaration(info), self.dimensions)
+        return tensor_type(declared_input(info, free=self.free), self.dimensions)
+
+    def _has_library_operators(self, model: ModelProto) -> bool:
+        graphs: list[GraphProto | FunctionProto] = [model.graph, *model.functions]
+        used = {(canonical(node.domain), node.op_type) for graph in graphs for node in graph.node}
+        found = (self._registry.find(*name) for name in used if name[0] not in FOLDERS)
+        return any(declaration is not None and declaration.any_attributes for declaration in found)
 
     def _body_of(
         self,

@@ -16,7 +16,7 @@ from jitonnx.model.checker.report import Report
 from jitonnx.model.checker.walk import Walk
 from jitonnx.model.external import ExternalData
 from jitonnx.model.tensors import TensorReader
-from jitonnx.model.types import Model, contradiction, declaration, other_shape
+from jitonnx.model.types import Model, contradiction, declaration, declared_input, other_shape
 from jitonnx.model.wire import Tickets, parse
 from jitonnx.ops.registry import Registry
 from jitonnx.ops.registry import registry as default_registry
@@ -83,7 +83,7 @@ def load(
         if text:
             warnings.warn(text, stacklevel=2)
         texts.append(text)
-    inputs, overridable = _split_inputs(proto)
+    inputs, overridable = _split_inputs(proto, free=builder.free)
     return Model(
         graph=graph,
         opset_imports=dict(Opsets.of(proto).versions),
@@ -213,10 +213,13 @@ def _metadata(proto: ModelProto) -> ModelMetadata:
     )
 
 
-def _split_inputs(proto: ModelProto) -> tuple[list[Declaration], list[Declaration]]:
-    """The inputs to feed, and those with a default. Before IR 4 every initializer was an input, and none was fed."""
+def _split_inputs(proto: ModelProto, *, free: bool) -> tuple[list[Declaration], list[Declaration]]:
+    """The inputs to feed, and those with a default. Before IR 4 every initializer was an input, and none was fed.
+
+    free: see `declared_input`.
+    """
     defaults = set(initializer_names(proto.graph))
-    declared = [declaration(info) for info in proto.graph.input]
+    declared = [declared_input(info, free=free) for info in proto.graph.input]
     inputs = [entry for entry in declared if entry.name not in defaults]
     overridable = [entry for entry in declared if entry.name in defaults]
     return inputs, overridable if proto.ir_version >= FIRST_IR_WITH_OVERRIDABLE_INITIALIZERS else []
