@@ -265,14 +265,14 @@ def nested(outer: int = 50, inner: int = 20, width: int = 64) -> LoopCase:
     """Loop in a Loop: u = tanh(u w + s) again and again, from what that gave before on; trip counts are inputs."""
     body, within = _Writer(prefix="body_"), _Writer(prefix="inner_")
     within.rename(within.add("Tanh", within.add("Add", within.add("Mul", "u", "w"), "s")), "u_next")
-    within.rename("inner_going", "inner_goes_on")
+    within.rename("inner_going", "inner_condition_out")
     row = [width]
     given, condition_out = _flags("inner_")
     graph = _body(within, [*given, _tensor("u", row)], [condition_out, _tensor("u_next", row)])
     body.nodes.append(helper.make_node("Loop", ["m", "", "s"], ["t"], body=graph))
     body.rename(body.add("Neg", "t"), "s_next")
     body.rename("t", "row")
-    body.rename("body_going", "body_goes_on")
+    body.rename("body_going", "body_condition_out")
     given, condition_out = _flags("body_")
     graph = _body(body, [*given, _tensor("s", row)], [condition_out, _tensor("s_next", row), _tensor("row", row)])
     writer = _Writer()
@@ -326,7 +326,7 @@ def cached_readers(batch: int = 8, length: int = 24, width: int = 64) -> LoopCas
     read = within.add("MatMul", within.add("Softmax", scores, axis=-1), "cache")
     within.rename(within.add("Tanh", within.add("MatMul", read, within.weights(width, width))), "q_next")
     within.rename(within.add("Concat", "cache", "q_next", axis=0), "cache_next")
-    within.rename("inner_going", "inner_goes_on")
+    within.rename("inner_going", "inner_condition_out")
     given, condition_out = _flags("inner_")
     states = [_tensor("cache", ["past", width]), _tensor("q", [1, width])]
     behind = [_tensor("cache_next", [None, width]), _tensor("q_next", [1, width])]
@@ -342,7 +342,7 @@ def cached_readers(batch: int = 8, length: int = 24, width: int = 64) -> LoopCas
         branches.append(_body(branch, [], [_tensor(f"{operator}_last", [1, width])]))
     positive = body.add("Greater", total, body.constant(0, np.float32))
     body.nodes.append(helper.make_node("If", [positive], ["chosen"], then_branch=branches[0], else_branch=branches[1]))
-    body.rename("body_going", "body_goes_on")
+    body.rename("body_going", "body_condition_out")
     body.rename("chosen", "row")
     body.rename(body.add("Add", "sum", "chosen"), "sum_next")
     given, condition_out = _flags("body_")

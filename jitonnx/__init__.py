@@ -14,110 +14,73 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from jitonnx.api.adapters import AdapterFormat, LoraAdapter
-    from jitonnx.api.binding import (
-        IOBinding,
-        SessionIOBinding,
-    )
-    from jitonnx.api.devices import (
-        OrtAllocatorType,
-        OrtArenaCfg,
-        OrtDevice,
-        OrtDeviceMemoryType,
-        OrtDeviceVendorId,
-        OrtEpAssignedNode,
-        OrtEpAssignedSubgraph,
-        OrtEpDevice,
-        OrtHardwareDevice,
-        OrtHardwareDeviceType,
-        OrtMemoryInfo,
-        OrtMemoryInfoDeviceType,
-        OrtMemType,
-        create_and_register_allocator,
-        create_and_register_allocator_v2,
-        get_ep_devices,
-    )
-    from jitonnx.api.enumerations import (
-        ExecutionMode,
-        ExecutionOrder,
-        GraphOptimizationLevel,
-        OrtExecutionProviderDevicePolicy,
-    )
-    from jitonnx.api.environment import (
-        disable_telemetry_events,
-        enable_telemetry_events,
-        get_all_providers,
-        get_available_providers,
-        get_build_info,
-        get_device,
-        get_version_string,
-        has_collective_ops,
-        preload_dlls,
-        print_debug_info,
-        set_default_logger_verbosity,
-        set_global_thread_pool_sizes,
-        set_seed,
-    )
-    from jitonnx.api.model_compiler import (
-        ModelCompiler,
-    )
-    from jitonnx.api.model_package import (
-        ModelPackage,
-        ModelPackageComponentContext,
-        ModelPackageContext,
-        ModelPackageOptions,
-        ModelPackageWriteMode,
-    )
-    from jitonnx.api.options import (
-        RunOptions,
-        SessionOptions,
-    )
-    from jitonnx.api.session import (
-        InferenceSession,
-        load,
-    )
-    from jitonnx.api.sparse import (
-        OrtSparseFormat,
-        SparseTensor,
-    )
-    from jitonnx.api.training import (
-        TrainingSession,
-    )
-    from jitonnx.api.unsupported import (
-        OrtCompileApiFlags,
-        OrtEpContextData,
-        OrtEpContextDataBuffer,
-        OrtExternalInitializerInfo,
-        OrtSyncStream,
-        register_execution_provider_library,
-        unregister_execution_provider_library,
-    )
-    from jitonnx.api.values import (
-        OrtValue,
-        copy_tensors,
-    )
-    from jitonnx.compat.alias import (
-        install_as_onnxruntime,
-    )
-    from jitonnx.custom import (
-        register,
-    )
-    from jitonnx.errors import (
-        Error,
-    )
-    from jitonnx.opsets import (
-        register_opset,
-    )
-    from jitonnx.support.log import (
-        set_default_logger_severity,
-    )
-    from jitonnx.support.log_callback import (
-        set_default_logger_callback,
-    )
-    from jitonnx.support.metadata import (
-        ModelMetadata,
-        NodeArg,
-    )
+    from jitonnx.api.adapters import AdapterFormat as AdapterFormat
+    from jitonnx.api.adapters import LoraAdapter as LoraAdapter
+    from jitonnx.api.binding import IOBinding as IOBinding
+    from jitonnx.api.binding import SessionIOBinding as SessionIOBinding
+    from jitonnx.api.devices import OrtAllocatorType as OrtAllocatorType
+    from jitonnx.api.devices import OrtArenaCfg as OrtArenaCfg
+    from jitonnx.api.devices import OrtDevice as OrtDevice
+    from jitonnx.api.devices import OrtDeviceMemoryType as OrtDeviceMemoryType
+    from jitonnx.api.devices import OrtDeviceVendorId as OrtDeviceVendorId
+    from jitonnx.api.devices import OrtEpAssignedNode as OrtEpAssignedNode
+    from jitonnx.api.devices import OrtEpAssignedSubgraph as OrtEpAssignedSubgraph
+    from jitonnx.api.devices import OrtEpDevice as OrtEpDevice
+    from jitonnx.api.devices import OrtHardwareDevice as OrtHardwareDevice
+    from jitonnx.api.devices import OrtHardwareDeviceType as OrtHardwareDeviceType
+    from jitonnx.api.devices import OrtMemoryInfo as OrtMemoryInfo
+    from jitonnx.api.devices import OrtMemoryInfoDeviceType as OrtMemoryInfoDeviceType
+    from jitonnx.api.devices import OrtMemType as OrtMemType
+    from jitonnx.api.devices import create_and_register_allocator as create_and_register_allocator
+    from jitonnx.api.devices import create_and_register_allocator_v2 as create_and_register_allocator_v2
+    from jitonnx.api.devices import get_ep_devices as get_ep_devices
+    from jitonnx.api.enumerations import ExecutionMode as ExecutionMode
+    from jitonnx.api.enumerations import ExecutionOrder as ExecutionOrder
+    from jitonnx.api.enumerations import GraphOptimizationLevel as GraphOptimizationLevel
+    from jitonnx.api.enumerations import OrtExecutionProviderDevicePolicy as OrtExecutionProviderDevicePolicy
+    from jitonnx.api.environment import disable_telemetry_events as disable_telemetry_events
+    from jitonnx.api.environment import enable_telemetry_events as enable_telemetry_events
+    from jitonnx.api.environment import get_all_providers as get_all_providers
+    from jitonnx.api.environment import get_available_providers as get_available_providers
+    from jitonnx.api.environment import get_build_info as get_build_info
+    from jitonnx.api.environment import get_device as get_device
+    from jitonnx.api.environment import get_version_string as get_version_string
+    from jitonnx.api.environment import has_collective_ops as has_collective_ops
+    from jitonnx.api.environment import preload_dlls as preload_dlls
+    from jitonnx.api.environment import print_debug_info as print_debug_info
+    from jitonnx.api.environment import set_default_logger_verbosity as set_default_logger_verbosity
+    from jitonnx.api.environment import set_global_thread_pool_sizes as set_global_thread_pool_sizes
+    from jitonnx.api.environment import set_seed as set_seed
+    from jitonnx.api.model_compiler import ModelCompiler as ModelCompiler
+    from jitonnx.api.model_package import ModelPackage as ModelPackage
+    from jitonnx.api.model_package import ModelPackageComponentContext as ModelPackageComponentContext
+    from jitonnx.api.model_package import ModelPackageContext as ModelPackageContext
+    from jitonnx.api.model_package import ModelPackageOptions as ModelPackageOptions
+    from jitonnx.api.model_package import ModelPackageWriteMode as ModelPackageWriteMode
+    from jitonnx.api.options import RunOptions as RunOptions
+    from jitonnx.api.options import SessionOptions as SessionOptions
+    from jitonnx.api.session import InferenceSession as InferenceSession
+    from jitonnx.api.session import load as load
+    from jitonnx.api.sparse import OrtSparseFormat as OrtSparseFormat
+    from jitonnx.api.sparse import SparseTensor as SparseTensor
+    from jitonnx.api.training import TrainingSession as TrainingSession
+    from jitonnx.api.unsupported import OrtCompileApiFlags as OrtCompileApiFlags
+    from jitonnx.api.unsupported import OrtEpContextData as OrtEpContextData
+    from jitonnx.api.unsupported import OrtEpContextDataBuffer as OrtEpContextDataBuffer
+    from jitonnx.api.unsupported import OrtExternalInitializerInfo as OrtExternalInitializerInfo
+    from jitonnx.api.unsupported import OrtSyncStream as OrtSyncStream
+    from jitonnx.api.unsupported import register_execution_provider_library as register_execution_provider_library
+    from jitonnx.api.unsupported import unregister_execution_provider_library as unregister_execution_provider_library
+    from jitonnx.api.values import OrtValue as OrtValue
+    from jitonnx.api.values import copy_tensors as copy_tensors
+    from jitonnx.compat.alias import install_as_onnxruntime as install_as_onnxruntime
+    from jitonnx.custom import register as register
+    from jitonnx.errors import Error as Error
+    from jitonnx.opsets import register_opset as register_opset
+    from jitonnx.support.log import set_default_logger_severity as set_default_logger_severity
+    from jitonnx.support.log_callback import set_default_logger_callback as set_default_logger_callback
+    from jitonnx.support.metadata import ModelMetadata as ModelMetadata
+    from jitonnx.support.metadata import NodeArg as NodeArg
 
     __version__: str
     version: str
@@ -132,75 +95,44 @@ if not os.path.isdir(os.path.join(_FOLDER, "kernels")):
     __path__.append(os.path.dirname(_FOLDER))
 
 _PLACES = {
-    "register": "custom",
-    "register_opset": "opsets",
-    "InferenceSession": "api.session",
-    "load": "api.session",
-    "TrainingSession": "api.training",
-    "Error": "errors",
-    "ModelMetadata": "support.metadata",
-    "NodeArg": "support.metadata",
-    "set_default_logger_callback": "support.log_callback",
-    "set_default_logger_severity": "support.log",
-    "install_as_onnxruntime": "compat.alias",
-    "RunOptions": "api.options",
-    "SessionOptions": "api.options",
-    "ExecutionMode": "api.enumerations",
-    "ExecutionOrder": "api.enumerations",
-    "GraphOptimizationLevel": "api.enumerations",
-    "OrtExecutionProviderDevicePolicy": "api.enumerations",
-    "OrtValue": "api.values",
-    "copy_tensors": "api.values",
-    "IOBinding": "api.binding",
-    "SessionIOBinding": "api.binding",
-    "OrtSparseFormat": "api.sparse",
-    "SparseTensor": "api.sparse",
-    "OrtAllocatorType": "api.devices",
-    "OrtArenaCfg": "api.devices",
-    "OrtDevice": "api.devices",
-    "OrtDeviceMemoryType": "api.devices",
-    "OrtDeviceVendorId": "api.devices",
-    "OrtEpDevice": "api.devices",
-    "OrtHardwareDevice": "api.devices",
-    "OrtHardwareDeviceType": "api.devices",
-    "OrtMemType": "api.devices",
-    "OrtMemoryInfo": "api.devices",
-    "OrtMemoryInfoDeviceType": "api.devices",
-    "create_and_register_allocator": "api.devices",
-    "create_and_register_allocator_v2": "api.devices",
-    "get_ep_devices": "api.devices",
-    "AdapterFormat": "api.adapters",
-    "LoraAdapter": "api.adapters",
-    "ModelCompiler": "api.model_compiler",
-    "ModelPackage": "api.model_package",
-    "ModelPackageComponentContext": "api.model_package",
-    "ModelPackageContext": "api.model_package",
-    "ModelPackageOptions": "api.model_package",
-    "ModelPackageWriteMode": "api.model_package",
-    "OrtCompileApiFlags": "api.unsupported",
-    "OrtEpAssignedNode": "api.devices",
-    "OrtEpAssignedSubgraph": "api.devices",
-    "OrtEpContextData": "api.unsupported",
-    "OrtEpContextDataBuffer": "api.unsupported",
-    "OrtExternalInitializerInfo": "api.unsupported",
-    "OrtSyncStream": "api.unsupported",
-    "register_execution_provider_library": "api.unsupported",
-    "unregister_execution_provider_library": "api.unsupported",
-    "disable_telemetry_events": "api.environment",
-    "enable_telemetry_events": "api.environment",
-    "get_all_providers": "api.environment",
-    "get_available_providers": "api.environment",
-    "get_build_info": "api.environment",
-    "get_device": "api.environment",
-    "get_version_string": "api.environment",
-    "has_collective_ops": "api.environment",
-    "preload_dlls": "api.environment",
-    "print_debug_info": "api.environment",
-    "set_default_logger_verbosity": "api.environment",
-    "set_global_thread_pool_sizes": "api.environment",
-    "set_seed": "api.environment",
+    "api.adapters": "AdapterFormat LoraAdapter",
+    "api.binding": "IOBinding SessionIOBinding",
+    "api.devices": (
+        "OrtAllocatorType OrtArenaCfg OrtDevice OrtDeviceMemoryType OrtDeviceVendorId OrtEpAssignedNode "
+        "OrtEpAssignedSubgraph OrtEpDevice OrtHardwareDevice OrtHardwareDeviceType OrtMemType OrtMemoryInfo "
+        "OrtMemoryInfoDeviceType create_and_register_allocator create_and_register_allocator_v2 get_ep_devices"
+    ),
+    "api.enumerations": "ExecutionMode ExecutionOrder GraphOptimizationLevel OrtExecutionProviderDevicePolicy",
+    "api.environment": (
+        "disable_telemetry_events enable_telemetry_events get_all_providers get_available_providers "
+        "get_build_info get_device get_version_string has_collective_ops preload_dlls print_debug_info "
+        "set_default_logger_verbosity set_global_thread_pool_sizes set_seed"
+    ),
+    "api.model_compiler": "ModelCompiler",
+    "api.model_package": (
+        "ModelPackage ModelPackageComponentContext ModelPackageContext ModelPackageOptions ModelPackageWriteMode"
+    ),
+    "api.options": "RunOptions SessionOptions",
+    "api.session": "InferenceSession load",
+    "api.sparse": "OrtSparseFormat SparseTensor",
+    "api.training": "TrainingSession",
+    "api.unsupported": (
+        "OrtCompileApiFlags OrtEpContextData OrtEpContextDataBuffer OrtExternalInitializerInfo OrtSyncStream "
+        "register_execution_provider_library unregister_execution_provider_library"
+    ),
+    "api.values": "OrtValue copy_tensors",
+    "compat.alias": "install_as_onnxruntime",
+    "custom": "register",
+    "errors": "Error",
+    "opsets": "register_opset",
+    "support.log": "set_default_logger_severity",
+    "support.log_callback": "set_default_logger_callback",
+    "support.metadata": "ModelMetadata NodeArg",
 }
-"""The module of each public name."""
+"""The public names of each module, which is imported when one of its is first asked for."""
+_MODULE_OF = {name: f"jitonnx.{place}" for place, names in _PLACES.items() for name in names.split()}
+
+__all__ = [*_MODULE_OF, "__version__"]
 
 _PARTS = ("api", "custom", "errors", "numba", "opsets", "versioning")
 """Modules that code reaches through the package without importing them."""
@@ -234,84 +166,13 @@ class _ShortNames:
 
 sys.meta_path.insert(0, _ShortNames)
 
-__all__ = [
-    "AdapterFormat",
-    "Error",
-    "ExecutionMode",
-    "ExecutionOrder",
-    "GraphOptimizationLevel",
-    "IOBinding",
-    "InferenceSession",
-    "LoraAdapter",
-    "ModelCompiler",
-    "ModelMetadata",
-    "ModelPackage",
-    "ModelPackageComponentContext",
-    "ModelPackageContext",
-    "ModelPackageOptions",
-    "ModelPackageWriteMode",
-    "NodeArg",
-    "OrtAllocatorType",
-    "OrtArenaCfg",
-    "OrtCompileApiFlags",
-    "OrtDevice",
-    "OrtDeviceMemoryType",
-    "OrtDeviceVendorId",
-    "OrtEpAssignedNode",
-    "OrtEpAssignedSubgraph",
-    "OrtEpContextData",
-    "OrtEpContextDataBuffer",
-    "OrtEpDevice",
-    "OrtExecutionProviderDevicePolicy",
-    "OrtExternalInitializerInfo",
-    "OrtHardwareDevice",
-    "OrtHardwareDeviceType",
-    "OrtMemType",
-    "OrtMemoryInfo",
-    "OrtMemoryInfoDeviceType",
-    "OrtSparseFormat",
-    "OrtSyncStream",
-    "OrtValue",
-    "RunOptions",
-    "SessionIOBinding",
-    "SessionOptions",
-    "SparseTensor",
-    "TrainingSession",
-    "__version__",
-    "copy_tensors",
-    "create_and_register_allocator",
-    "create_and_register_allocator_v2",
-    "disable_telemetry_events",
-    "enable_telemetry_events",
-    "get_all_providers",
-    "get_available_providers",
-    "get_build_info",
-    "get_device",
-    "get_ep_devices",
-    "get_version_string",
-    "has_collective_ops",
-    "install_as_onnxruntime",
-    "load",
-    "preload_dlls",
-    "print_debug_info",
-    "register",
-    "register_execution_provider_library",
-    "register_opset",
-    "set_default_logger_callback",
-    "set_default_logger_severity",
-    "set_default_logger_verbosity",
-    "set_global_thread_pool_sizes",
-    "set_seed",
-    "unregister_execution_provider_library",
-]
-
 
 def __getattr__(name: str) -> Any:
     if name in ("__version__", "version"):
         value: Any = importlib.import_module("jitonnx.api.environment").get_version_string()
-    elif name in _PLACES:
+    elif name in _MODULE_OF:
         with importlib.import_module("jitonnx.support.fork_safety").critical:
-            value = getattr(importlib.import_module(f"jitonnx.{_PLACES[name]}"), name)
+            value = getattr(importlib.import_module(_MODULE_OF[name]), name)
     elif name in _PARTS or name in SHORT_NAMES:
         with importlib.import_module("jitonnx.support.fork_safety").critical:
             value = importlib.import_module(f"jitonnx.{name}")

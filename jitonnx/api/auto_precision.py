@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jitonnx.api.arguments import thread_count
-from jitonnx.api.entries import CALIBRATION, COMPILE, CPU_NAME, PRECISION, PRECISION_BOUND, asks_for_artifact
+from jitonnx.api.entries import CALIBRATION, COMPILE, CPU_NAME, PRECISION, PRECISION_BOUND, TUNE, asks_for_artifact
 from jitonnx.api.inputs import stored_feeds
 from jitonnx.api.saved import model_cache
 from jitonnx.errors import InvalidArgument
@@ -44,7 +44,7 @@ def is_asked(options: SessionOptions) -> bool:
     if options.entry(PRECISION) == "auto":
         return True
     for key in (CALIBRATION, PRECISION_BOUND):
-        if options.entry(key):
+        if options.entry(key) and not (key == CALIBRATION and options.entry(TUNE)):
             raise InvalidArgument(
                 f"the session configuration entry {key} goes with {PRECISION} = 'auto', which is "
                 f"{options.entry(PRECISION) or 'float32'!r}"
@@ -88,7 +88,8 @@ def choose(
 def applied(options: SessionOptions, choice: PrecisionChoice) -> SessionOptions:
     """The options with what was chosen in the place of "auto"."""
     chosen = copy.copy(options)
-    for key, value in ((PRECISION, choice.precision), (CALIBRATION, ""), (PRECISION_BOUND, "")):
+    kept = options.entry(CALIBRATION) or "" if options.entry(TUNE) else ""
+    for key, value in ((PRECISION, choice.precision), (CALIBRATION, kept), (PRECISION_BOUND, "")):
         chosen.add_session_config_entry(key, value)
     return chosen
 
@@ -129,6 +130,7 @@ def _with(options: SessionOptions, precision: str) -> SessionOptions:
     """The options of a session that measures."""
     measuring = applied(options, PrecisionChoice(precision, None, ""))
     measuring.enable_profiling = False
+    measuring.add_session_config_entry(TUNE, "")
     if measuring.entry(COMPILE) == "background":
         measuring.add_session_config_entry(COMPILE, "before")
     return measuring

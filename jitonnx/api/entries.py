@@ -47,9 +47,11 @@ CALIBRATION = "jitonnx.calibration"
 """Configuration entry: .npz files of inputs on which `jitonnx.precision` = "auto" measures, with ";" between them."""
 PRECISION_BOUND = "jitonnx.precision_bound"
 """Configuration entry: the error over the largest element of an output up to which "auto" chooses bfloat16."""
+TUNE = "jitonnx.tune"
+"""Configuration entry: the seconds that measuring which kernels are fastest may take when the model is loaded."""
 
 _SWITCHES = (WINOGRAD, FIXED24, VERIFY, KEEP_MODEL)
-_OWN = (GEMM, CPU_NAME, CODEGEN, COMPILE, PROGRAM_MEGABYTES, PRECISION, CALIBRATION, PRECISION_BOUND, *_SWITCHES)
+_OWN = (GEMM, CPU_NAME, CODEGEN, COMPILE, PROGRAM_MEGABYTES, PRECISION, CALIBRATION, PRECISION_BOUND, TUNE, *_SWITCHES)
 _CHECKED = (*_SWITCHES, DENORMAL_AS_ZERO)
 
 

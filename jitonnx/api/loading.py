@@ -32,6 +32,7 @@ from jitonnx.api.entries import (
     OPTIMIZED_EXTERNAL_LEAST,
     SAVED_FORMAT,
     STRICT,
+    TUNE,
     VERIFY,
     asks_for_artifact,
     byte_count,
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from jitonnx.engine.background import BackgroundEngine
     from jitonnx.engine.pipeline import Engine
     from jitonnx.engine.programs import RunnableProgram
+    from jitonnx.engine.tuning import Tuned
     from jitonnx.ir.graph import Graph
     from jitonnx.model import Model
     from jitonnx.runtime.program import Shapes
@@ -142,6 +144,8 @@ class OpenedModel:
         self.path = source if isinstance(source, str) else None
         self.description: ModelDescription
         self.executor: BackgroundExecutor | None = None
+        self.tuning: Tuned | None = None
+        """What was measured when the model was loaded, if that was asked for."""
         self.opened_as: model_cache.CacheKey | None = None
         """What the model was opened from, if from the kernel cache, as long as the model itself is not loaded."""
         self.cache_key: model_cache.CacheKey | None = None
@@ -437,6 +441,12 @@ class OpenedModel:
         executor = BackgroundExecutor()
         weakref.finalize(self, executor.close)
         with explained():
+            if self._options.entry(TUNE) not in (None, "", "0"):
+                from jitonnx.api.tuning import tuned
+
+                cache = _kernel_cache(default_directory())
+                self._settings, self.tuning = tuned(model, self._options, self._settings, cache)
+                self.logger.info("%s", self.tuning)
             engine = self._engine_at_last(model.graph, executor)
             self._plan_steps(engine)
             self._install(BoundEngine(model.inputs, engine), with_defaults, executor)

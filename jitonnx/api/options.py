@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import operator
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, overload
 
@@ -207,6 +208,9 @@ class SessionOptions(_Options):
           "float32": they do not, as without it. docs/performance-low-precision.md: how fast and how exact it is.
           "auto": bfloat16 if on the inputs of `jitonnx.calibration` (.npz files, with ";" between them) no output is
           off by more than `jitonnx.precision_bound` times its largest element, else float32; `session.precision` tells.
+        - `jitonnx.tune`: seconds that measuring may take when the model is loaded: the kernels that are estimated to be
+          nearly as fast as the best are timed in the model's own runs, on random inputs or the first of
+          `jitonnx.calibration`, and the fastest are taken; "0": none, as without it. docs/tuning.md tells about it.
         - `jitonnx.fixed24` = "0": the recurrent weights of LSTM, GRU and RNN keep their float32 values. Else, for
           a batch of one and on CPUs with AVX-512 VBMI2 (Intel's: those that outgrow the second-level cache), they are
           rounded to 24-bit fixed-point numbers, an error of at most 2**-24 of the largest weight of the same unit and
@@ -352,11 +356,15 @@ class SessionOptions(_Options):
                 return one
         return registered.find(domain, name)
 
-    def register_custom_ops_library(self, path: str) -> NoReturn:
-        """Not supported: NotImplemented. Libraries of custom operators are made for onnxruntime's own C interface."""
-        raise errors.NotImplemented(
-            f"custom operators of {path!r} cannot be loaded: the library needs onnxruntime itself"
-        )
+    def register_custom_ops_library(self, path: str) -> None:
+        """Let the models of sessions with these options use the operators of a library for onnxruntime's C interface.
+
+        The library's code is run, here and in sessions, and stays in the process. Fail for a file that is no such
+        library, the error of the status that the library gives; ValueError for an operator's name that is taken.
+        """
+        from jitonnx.c_api.library import register
+
+        self.register_custom_ops(*register(os.fspath(path)))
 
     def add_provider(self, name: str, options: Mapping[str, str]) -> None:
         """Add the execution provider `name` with its options; see `InferenceSession` for what is done with it."""

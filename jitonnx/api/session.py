@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from jitonnx.engine.pipeline import Engine
     from jitonnx.engine.programs import RunnableProgram
     from jitonnx.engine.protocol import CompileStatus
+    from jitonnx.engine.tuning import Tuned
     from jitonnx.runtime.program import Shapes
 
 _KNOWN_KEYWORDS = {"enable_fallback", "read_config_from_model", "disabled_optimizers"}
@@ -324,6 +325,12 @@ class InferenceSession(Session):
     @property
     def _model_bytes(self) -> bytes | None:
         return None if isinstance(self._source, str) else self._source
+
+    @property
+    def tuning(self) -> Tuned | None:
+        """What the configuration entry `jitonnx.tune` had measured, as text by str(); None where it is not given, or
+        the kernel cache had the compiled model. (Not in onnxruntime.)"""
+        return self._model.tuning
 
     @property
     def precision(self) -> tuple[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -34,8 +34,10 @@ BLOCK_ROWS = SIZES[-1]
 """Rows of a table that are read together at most: few enough to stay in a cache on their way."""
 _BATCH_BYTES = 64 << 20
 """Of a batch's inputs at most."""
-_TRIAL_SECONDS = 0.02
+_TRIAL_SECONDS = 0.003
 """How long a size of batches is timed."""
+_LONG_SECONDS = 0.05
+"""Larger sizes are not tried behind one that takes as long: what a run costs beside its rows is nothing against that."""
 
 
 class Plan(NamedTuple):
@@ -168,12 +170,23 @@ def _plan(settings: Settings, first: Block | None) -> Plan:
 
 def rows_that_pay(run: Callable[[Arrays], Arrays], arrays: Arrays) -> int:
     """The least number of rows in a batch that is nearly as fast, row by row, as any; measured on these rows."""
+    return size_that_pays(rates_of(run, arrays, SIZES))
+
+
+def size_that_pays(rates: Mapping[int, float]) -> int:
+    """The least of the sizes that is nearly as fast as any. rates: rows a second, by size."""
+    best = max(rates.values(), default=0.0)
+    return next((rows for rows, rate in rates.items() if rate >= _NEARLY * best), 1)
+
+
+def rates_of(run: Callable[[Arrays], Arrays], arrays: Arrays, sizes: Iterable[int]) -> dict[int, float]:
+    """Rows a second in batches of these rising sizes; measured on these rows, up to a size that fails or is slow."""
     count = len(next(iter(arrays.values())))
-    if not count:
-        return 1
-    row_bytes = sum(array.nbytes for array in arrays.values()) / count
     rates: dict[int, float] = {}
-    for rows in SIZES:
+    if not count:
+        return rates
+    row_bytes = sum(array.nbytes for array in arrays.values()) / count
+    for rows in sizes:
         if rows > 1 and rows * row_bytes > _BATCH_BYTES:
             break
         places = np.arange(rows) % count
@@ -182,17 +195,18 @@ def rows_that_pay(run: Callable[[Arrays], Arrays], arrays: Arrays) -> int:
             run(given)  # makes the program
             seconds: list[float] = []
             began = time.perf_counter()
-            while not seconds or time.perf_counter() - began < _TRIAL_SECONDS:
+            while len(seconds) < 3 or time.perf_counter() - began < _TRIAL_SECONDS:
                 start = time.perf_counter()
                 run(given)
                 seconds.append(time.perf_counter() - start)
+                if seconds[-1] > _LONG_SECONDS:
+                    break
         except (RuntimeError, ValueError):  # a row that fails is found, and named, when it is its turn
             break
         rates[rows] = rows / min(seconds)
-        if rates[rows] < _SLOWER * max(rates.values()):
+        if rates[rows] < _SLOWER * max(rates.values()) or min(seconds) > _LONG_SECONDS:
             break
-    best = max(rates.values(), default=0.0)
-    return next((rows for rows, rate in rates.items() if rate >= _NEARLY * best), 1)
+    return rates
 
 
 def settled(settings: Settings, rows: pyarrow.Table, columns: Columns | None) -> Settings:

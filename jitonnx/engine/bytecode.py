@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from jitonnx.engine.bytecode_loops import Body, LoopWriter
 from jitonnx.engine.interpreter import array_of, axes_told, known
 from jitonnx.engine.lent import Lent
+from jitonnx.engine.loops.bytecode import Body, LoopWriter
 from jitonnx.ir import dims
 from jitonnx.ir.assumptions import Pair
 from jitonnx.ir.dims import DimLike
@@ -46,7 +46,7 @@ from jitonnx.runtime.layout import WORD_BYTES
 from jitonnx.support.records import NamedTuple
 
 if TYPE_CHECKING:
-    from jitonnx.engine.loops import BodySegment, LoopStep
+    from jitonnx.engine.loops.step import BodySegment, LoopStep
     from jitonnx.engine.schedule import NativeStep, Schedule, Step
 
 VARIABLES = 512

@@ -84,7 +84,7 @@ def _steps(
         if part.native:
             yield segments[part.nodes]
             continue
-        from jitonnx.engine.loop_planning import native_loop
+        from jitonnx.engine.loops.planning import native_loop
 
         (node,) = part.nodes
         yield native_loop(node, target, choices, refused) or HostNode(

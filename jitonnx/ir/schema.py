@@ -58,6 +58,8 @@ class Schema(NamedTuple):
     attributes: Mapping[str, tuple[str, bool]]
     """The kind of each attribute in ONNX's words (`INT`, `FLOATS`; "": a function does not tell it), and whether it is
     required."""
+    any_attributes: bool = False
+    """Whether nodes may have others, of any kind."""
 
 
 @fork_safety.once
@@ -178,6 +180,7 @@ def _declared_schema(declaration: type[Operator], version: int) -> Schema:
         inputs=_bound(inputs),
         outputs=outputs,
         attributes=attributes,
+        any_attributes=declaration.any_attributes,
     )
 
 
@@ -208,6 +211,8 @@ def attribute_faults(schema: Schema, kinds: Mapping[str, str]) -> Iterator[str]:
     """What is wrong with the attributes of a node of an operator. kinds: by name, in ONNX's words; "" if not known."""
     for name, kind in kinds.items():
         if name not in schema.attributes:
+            if schema.any_attributes:
+                continue
             known = ", ".join(sorted(schema.attributes)) or "none"
             yield f"Unrecognized attribute: {name} for operator {schema.name}; version {schema.version} knows {known}"
             continue

@@ -201,16 +201,19 @@ class Builder:
         return graph
 
     def _bodies(
-        self, operator: Operator, inputs: Sequence[Value | None], node: NodeProto, scope: Scope
+        self, graph: Graph, operator: Operator, inputs: Sequence[Value | None], node: NodeProto, scope: Scope
     ) -> tuple[list[Graph], list[Value]]:
-        """The graphs that an operator runs, and what they capture."""
+        """The graphs that an operator runs, and what they capture of `graph`: all but constants.
+
+        What is computed is captured, too, where its elements are known by now: for other sizes they may be others.
+        """
         graphs = {bound.attribute.name: bound for bound in scope.resolve(node) if bound.attribute.HasField("g")}
         missing = [name for name in operator.bodies if name not in graphs and not name.endswith("?")]
         if missing:
             raise InvalidGraph(f"This is an invalid model. In {describe(node)}: it lacks the attribute {missing[0]!r}")
         given = [graphs.get(name.removesuffix("?")) for name in operator.bodies]
         read = dict.fromkeys(value for bound in given if bound for value in bound.scope.captured(bound.attribute.g))
-        shared = [value for value in read if value.constant is None or value in self._replaceable]
+        shared = [value for value in read if not _is_constant(value, graph) or value in self._replaceable]
         context = unnoted()  # what is assumed is noted when the node's types are inferred
         bodies = []
         for index, bound in enumerate(given):
@@ -371,7 +374,7 @@ class Builder:
         if not operator.bodies:
             return graph.add(operator, raw.inputs, name=raw.name, outputs=raw.outputs, origin=origin)
         try:
-            bodies, captures = self._bodies(operator, raw.inputs, node, scope)
+            bodies, captures = self._bodies(graph, operator, raw.inputs, node, scope)
         except InferenceError as error:
             raise InvalidGraph(f"This is an invalid model. In {describe(node)}: {error}") from error
         inputs = [*raw.inputs, *captures]
@@ -455,6 +458,11 @@ def _own_inputs(proto: GraphProto) -> list[ValueInfoProto]:
     """What a body is given by the node that runs it."""
     initializers = set(initializer_names(proto))
     return [info for info in proto.input if info.name not in initializers]
+
+
+def _is_constant(value: Value, graph: Graph) -> bool:
+    """Whether a value that is read in a graph is neither computed nor given to it."""
+    return value.producer is None and value.constant is not None and value not in graph.inputs
 
 
 def _passing_on(types: Sequence[Type], shared: Sequence[Value]) -> Graph:

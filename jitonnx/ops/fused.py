@@ -150,8 +150,6 @@ ROUNDED_QUOTIENT = Pointwise(
 """The first operand, brought between the third and the fourth, divided by the second, whose reciprocal is the fifth,
 and rounded as `ROUNDED`."""
 
-OPERATORS = (Attention, Lookup, Pointwise, SumOfBytes)
-
 
 class ProjectedLayer(Operator):
     """LSTM, GRU or RNN, layout 0, whose X [T, N, directions * gates * H] has been multiplied with W already.

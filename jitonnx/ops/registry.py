@@ -4,8 +4,8 @@
     operator = registry.build(node, opset)
 
 A domain that comes with jitonnx is a folder beside this module, whose `__init__` names the domain's newest version and
-its families, each a module that lists its declarations in OPERATORS. A family is read when one of its operators is
-first asked for: all of them together would take a sixth of the time in which a small model is loaded.
+its families, each a module with the classes of those names. A family is read when one of its operators is first asked
+for: all of them together would take a sixth of the time in which a small model is loaded.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ class Domain:
         """The declaration of an operator, or None if there is none. LookupError where its family does not have it."""
         found = self._operators.get(name)
         if isinstance(found, str):
-            declared = _read(found)
-            if name not in declared:
-                raise LookupError(f"FAMILIES promises {name} in {found}, whose tuple OPERATORS does not name it")
-            found = self._operators[name] = declared[name]
+            declaration = getattr(importlib.import_module(found), name, None)
+            if declaration is None:
+                raise LookupError(f"FAMILIES promises {name} in {found}, which has no class of that name")
+            found = self._operators[name] = declaration
         elif found is not None and not isinstance(found, type):
             declaration = found.declaration()
             complete(declaration)
@@ -178,6 +178,8 @@ class Registry:
             declaration.upgrade(node)
         while node.inputs and node.inputs[-1] is None:
             node.inputs.pop()
+        if declaration.any_attributes:
+            return declaration.of_node(node)
         return declaration(**_parse_attributes(declaration, node, where))
 
     def signature(self, domain: str, name: str, opset: int) -> Schema | None:
@@ -271,12 +273,6 @@ def _built_in(name: str) -> Domain:
     folder = importlib.import_module(place)
     families = {each: f"{place}.{family}" for family, names in folder.FAMILIES.items() for each in names.split()}
     return Domain(name, folder.NEWEST, families)
-
-
-@fork_safety.once
-def _read(family: str) -> dict[str, type[Operator]]:
-    """The declarations of a module by name."""
-    return {declaration.name: declaration for declaration in importlib.import_module(family).OPERATORS}
 
 
 COUNTS = frozenset(

@@ -11,6 +11,7 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.kernels.spec import KernelSpec
 from jitonnx.plan.tensor import StridedTensor
 from jitonnx.support.records import dataclass
+from jitonnx.target.choosing import Choice
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,8 @@ class KernelCall:
     origin: tuple[str, ...] = ()
     reason: str = ""
     notes: list[str] = field(default_factory=list)
+    choices: tuple[Choice, ...] = ()
+    """What was chosen for its group of statements, if choices are noted: of calls for several groups, for all."""
 
     def __post_init__(self) -> None:
         given, wanted = (type(self.buffers), type(self.sizes)), (self.spec.BUFFERS, self.spec.SIZES.base())

@@ -6,6 +6,7 @@ import enum
 from typing import Literal, TypeAlias
 
 from jitonnx.support.records import dataclass
+from jitonnx.target.choosing import Measured
 
 Precision: TypeAlias = Literal["float32", "bfloat16"]
 
@@ -34,5 +35,7 @@ class Choices:
     else is computed in float32, either way."""
     blas: bool = False
     """Plain matrix products of float and double call a BLAS (SciPy's); what follows them is a region of its own."""
+    measured: tuple[Measured, ...] | None = None
+    """What measuring has settled of the choices between kernels; None: they go by cost alone, and are not noted."""
     caution: Caution = Caution.NONE
     """Set where a plan that does more failed, and for nothing else."""

@@ -29,6 +29,7 @@ from jitonnx.plan.selection import selector_of, takes_epilogue, takes_scaling
 from jitonnx.plan.selection.convolution import outruns_dots
 from jitonnx.plan.storage_types import place_halves
 from jitonnx.plan.tensor import Buffer, StridedTensor, apply_view, orders_around, row_major
+from jitonnx.target.choosing import ChoiceLog, choosing
 from jitonnx.target.machine import Target
 
 
@@ -76,7 +77,9 @@ def _planned(lowered: Lowered, target: Target, choices: Choices, apart: Collecti
         lowered = with_rounded_weights(lowered)
     groups = fuse(lowered, takes_epilogue, takes_scaling, apart)
     planner = Planner(lowered, target, choices, Placement(lowered, groups))
-    _plan_groups(planner, groups)
+    settled = None if choices.measured is None else {measured.problem: measured for measured in choices.measured}
+    with choosing(settled) as noted:
+        _plan_groups(planner, groups, noted)
     planner.begin(None)
     _copy_outputs(planner, lowered)
     plan = planner.plan
@@ -89,12 +92,13 @@ def _planned(lowered: Lowered, target: Target, choices: Choices, apart: Collecti
     return plan
 
 
-def _plan_groups(planner: Planner, groups: Sequence[Group]) -> None:
-    """Kernel calls for all groups, producers first."""
+def _plan_groups(planner: Planner, groups: Sequence[Group], noted: ChoiceLog | None) -> None:
+    """Kernel calls for all groups, producers first. noted: the choices that are made for them."""
     failed: list[Sequence[Node]] = []
     first: Exception | None = None
     for group in groups:
         planner.begin(group)
+        first_call = len(planner.plan.calls)
         try:
             _plan_group(planner, group)
         except UnplannableError:
@@ -109,6 +113,11 @@ def _plan_groups(planner: Planner, groups: Sequence[Group]) -> None:
             for statement in group.statements:  # so that the groups behind it tell whether they fail, too
                 for value in statement.outputs:
                     planner.place(value)
+        if noted is not None:
+            made = noted.taken()
+            for call in planner.plan.calls[first_call:]:
+                call.choices = made
+                call.notes += [choice.reason for choice in made if choice.reason]
     if first is not None:
         raise PlanningDefect(failed, first) from first
 

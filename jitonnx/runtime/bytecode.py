@@ -26,6 +26,7 @@ from .execution_contexts import ExecutionContextPool
 from .instantiation import Arithmetic, Instantiation
 from .layout import BINDING, CHAIN, CHAINED_INPUT, LINK, PROGRAM, WORD_BYTES, Opcode, Record, address, offset
 from .loop_instructions import NativeLoop
+from .native_memory import NativeMemory
 from .program import TensorKinds, Words
 from .signature import Signature
 from .tables import Common
@@ -158,7 +159,7 @@ class Bytecode:
         assert supported(), "Bug: a chain reads objects that do not lie as it expects"
         self.registers = registers
         """The values of the variables come first."""
-        self._pool, self._threads, self._kept = pool, threads, list[Any]()
+        self._pool, self._threads, self._memory = pool, threads, NativeMemory()
         self._programs: dict[int, Any] = {}
         """What the links of segments point to."""
         self._iterated: dict[int, BytecodeLoop] = {}
@@ -175,7 +176,7 @@ class Bytecode:
             len(links),
             steps,
             address(registers),
-            self._words(np.zeros(1, np.int64)),
+            self._memory.place(np.zeros(1, np.int64)),
             0,
             0,
             LARGE_BYTES,
@@ -189,7 +190,7 @@ class Bytecode:
         )
         self._serves = False
         # Its keeper is not the chain itself, which would hold itself alive.
-        self._call = chain_builtin(self._record, (self._kept, self._programs, self._links))
+        self._call = chain_builtin(self._record, (self._memory, self._programs, self._links))
 
     def run(self, arrays: list[Any]) -> int:
         """How many steps are done. arrays: a place for each value; those that are given are filled."""
@@ -232,8 +233,8 @@ class Bytecode:
         link = placed.link
         fields = {
             "step": placed.step,
-            "checks": 0 if placed.checks is None else self._words(placed.checks),
-            "drops": self._words(np.array(placed.drops, np.int64)),
+            "checks": 0 if placed.checks is None else self._memory.place(placed.checks),
+            "drops": self._memory.place(np.array(placed.drops, np.int64)),
             "drop_count": len(placed.drops),
         }
         if isinstance(link, BranchInstruction):
@@ -245,12 +246,12 @@ class Bytecode:
                 **fields,
                 "kind": Opcode.MOVE,
                 "inputs": self._inputs(inputs),
-                "outputs": self._words(outputs),
+                "outputs": self._memory.place(outputs),
                 "move_count": len(inputs),
                 "target": link.target,
             }
         fields |= {
-            "bindings": self._words(_records(BINDING, link.bound)),
+            "bindings": self._memory.records(BINDING, link.bound),
             "binding_count": len(link.bound),
         }
         if isinstance(link, SizesInstruction):
@@ -263,7 +264,7 @@ class Bytecode:
             **fields,
             "kind": Opcode.LEFT if link.target < 0 else Opcode.PASS,
             "inputs": self._inputs(link.inputs),
-            "outputs": self._words(np.array(link.outputs, np.int64)),
+            "outputs": self._memory.place(np.array(link.outputs, np.int64)),
             "shared": 0 if link.shared is None else self._shared(link.shared, len(link.outputs)),
         }
 
@@ -271,11 +272,11 @@ class Bytecode:
         """The address of the record of a loop, which its links share."""
         if loop.number not in self._iterated:
             made = self._iterated[loop.number] = BytecodeLoop(self._pool, loop)
-            self._kept.append(made)
+            self._memory.kept.append(made)
         return self._iterated[loop.number].address
 
     def _shared(self, shared: Mapping[int, int], outputs: int) -> int:
-        return self._words(np.array([shared.get(output, -1) for output in range(outputs)], np.int64))
+        return self._memory.place(np.array([shared.get(output, -1) for output in range(outputs)], np.int64))
 
     def _described(self, link: SizesInstruction) -> int:
         """The address of an entry that says what the inputs are."""
@@ -293,7 +294,7 @@ class Bytecode:
             nothing,
             release_gil=False,
         )
-        self._kept += [signature, shapes, nothing, entry]
+        self._memory.kept += [signature, shapes, nothing, entry]
         return address(entry)
 
     def _fixed(self, executable: Executable) -> tuple[_Fields, Any]:
@@ -348,12 +349,7 @@ class Bytecode:
         }
 
     def _inputs(self, inputs: Sequence[tuple[int, bool]]) -> int:
-        return self._words(_records(CHAINED_INPUT, inputs))
-
-    def _words(self, array: np.ndarray) -> int:
-        """The address of an array, which is kept."""
-        self._kept.append(array)
-        return address(array)
+        return self._memory.records(CHAINED_INPUT, inputs)
 
 
 def _program(common: Common, places: Mapping[str, int], steps: int, bases: int, *, zeros: bool) -> Record:
@@ -374,9 +370,3 @@ def _program(common: Common, places: Mapping[str, int], steps: int, bases: int, 
     for name, number in numbers.items():
         record[name] = number
     return record
-
-
-def _records(kind: np.dtype[np.void], rows: Sequence[tuple[int, ...]]) -> Record:
-    """Records of words."""
-    words = np.array(rows, np.int64).reshape(-1)
-    return words.view(kind)

@@ -14,30 +14,9 @@ import numpy as np
 
 from jitonnx.support.records import NamedTuple
 
-from .entry import entry_record
 from .execution_contexts import ExecutionContextPool
-from .layout import (
-    ENTRY_INPUT,
-    ENTRY_OUTPUT,
-    LOOP_LENGTH,
-    LOOP_OPERAND,
-    LOOP_RESULT,
-    LOOPED,
-    WORD_BYTES,
-    LoopGives,
-    Record,
-    address,
-)
-
-ANY = -1
-"""A size that may be any."""
-
-
-class ArrayType(NamedTuple):
-    """The type of an array."""
-
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
+from .layout import LOOP_LENGTH, LOOP_OPERAND, LOOP_RESULT, LOOPED, LoopGives
+from .native_memory import ArrayType, NativeMemory
 
 
 class LoopOperand(NamedTuple):
@@ -93,59 +72,25 @@ class NativeLoop:
         known: Mapping[int, int],
         kept: Any,
     ) -> None:
-        self._kept: list[Any] = [kept, inputs, outputs]
+        self._memory = memory = NativeMemory()
+        memory.kept += [pool, kept]
         self.variables = np.array([*known], np.int64)
-        self._record = np.zeros(1, LOOPED)
-        fields = {
-            "loop": loop,
-            "first": first,
-            "most": most,
-            "trips": trips,
-            "trip_variable": trip_variable,
-            "condition": condition,
-            "first_row": first_row,
-            "addresses": self._place(np.zeros(len(inputs) + len(outputs) + 1, np.int64)),
-            "known": self._place(np.array([*known.values(), 0], np.int64)),
-            "operands": self._place(_records(LOOP_OPERAND, operands)),
-            "operand_count": len(operands),
-            "results": self._place(_records(LOOP_RESULT, results)),
-            "result_count": len(results),
-            "lengths": self._place(_records(LOOP_LENGTH, lengths)),
-            "length_count": len(lengths),
-        }
-        for name, value in fields.items():
-            self._record[name] = value
-        self.address = address(self._record)
-        given = _records(ENTRY_INPUT, [(0, one.dtype.num, len(one.shape)) for one in inputs])
-        made = _records(ENTRY_OUTPUT, [(id(one.dtype), len(one.shape)) for one in outputs])
-        self._entry = entry_record(
-            pool,
-            program,
-            (len(inputs), self._place(given), *self._shapes(inputs)),
-            (len(outputs), self._place(made), *self._shapes(outputs)),
-            self._words(np.zeros(len(outputs) + 1, np.int64)),
-            release_gil=True,
+        self.address = memory.record(
+            LOOPED,
+            loop=loop,
+            first=first,
+            most=most,
+            trips=trips,
+            trip_variable=trip_variable,
+            condition=condition,
+            first_row=first_row,
+            addresses=memory.words([0] * (len(inputs) + len(outputs))),
+            known=memory.words([*known.values()]),
+            operands=memory.records(LOOP_OPERAND, operands),
+            operand_count=len(operands),
+            results=memory.records(LOOP_RESULT, results),
+            result_count=len(results),
+            lengths=memory.records(LOOP_LENGTH, lengths),
+            length_count=len(lengths),
         )
-        self.entry = address(self._entry)
-
-    def _shapes(self, tensors: Sequence[ArrayType]) -> tuple[int, int]:
-        """Where the shapes are, and how many bytes apart."""
-        rank = max([1, *(len(one.shape) for one in tensors)])
-        shapes = np.ones((len(tensors) + 1, rank), np.int64)
-        for row, one in zip(shapes, tensors, strict=False):
-            row[: len(one.shape)] = one.shape
-        return self._place(shapes), rank * WORD_BYTES
-
-    def _words(self, array: np.ndarray) -> np.ndarray:
-        self._kept.append(array)
-        return array
-
-    def _place(self, array: np.ndarray) -> int:
-        """The address of an array, which is kept."""
-        return address(self._words(array))
-
-
-def _records(kind: np.dtype[np.void], rows: Sequence[tuple[int, ...]]) -> Record:
-    """Records of words, and an empty one behind them."""
-    words = kind.itemsize // WORD_BYTES
-    return np.array([*rows, (0,) * words], np.int64).reshape(-1).view(kind)
+        self.entry = memory.entry(pool, program, inputs, outputs)

@@ -10,6 +10,7 @@ from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
 from jitonnx.target import tuning
+from jitonnx.target.choosing import cheapest
 from jitonnx.target.products import BFLOAT16, Bfloat16Products
 
 if TYPE_CHECKING:
@@ -25,6 +26,9 @@ PADDING = 16
 rows that copying may write behind the last one."""
 BLOCK_ROWS = 32
 """Query rows whose scores are held at a time where products are of bfloat16."""
+_OTHER_WAY = 1.2
+"""What reading k and v in place costs, or copying them, where the other one is usual: no more than a guess, as the
+number of rows decides."""
 STEP = 32
 """Elements of bfloat16 in a row of a tile."""
 
@@ -226,5 +230,12 @@ def choose(  # noqa: PLR0913  (what decides, by name)
         in_place = queries is None
         return AttentionSpec(rows, widths, mask, causal, empty_rows_zero, in_place, products, stored)
     in_place = rows_lie and (queries is None or queries <= tuning.ATTENTION_FEW_ROWS)
+    if rows_lie and queries is not None:
+        in_place = cheapest(
+            "attention",
+            lambda: f"{queries} queries, {'any' if keys is None else keys} keys of {stored}",
+            {in_place: 1.0, not in_place: _OTHER_WAY},
+            lambda in_place: "keys and values in place" if in_place else "keys and values copied to panels",
+        )
     widths = tuple(sorted(set(used), reverse=True))
     return AttentionSpec(rows, widths, mask, causal, empty_rows_zero, in_place, stored=stored)

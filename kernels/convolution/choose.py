@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from jitonnx.kernels.convolution.narrow_spec import NarrowSpec
 from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK, ConvolutionShape
@@ -24,6 +24,7 @@ from jitonnx.kernels.convolution.taps import Taps, readers
 from jitonnx.kernels.convolution.transforms import WinogradSpec, tiles_along
 from jitonnx.kernels.gemm.choose import tile_cost
 from jitonnx.target import tuning
+from jitonnx.target.choosing import cheapest
 
 if TYPE_CHECKING:
     from jitonnx.target.machine import Target
@@ -67,15 +68,35 @@ def choose_convolution(
     kernel, strides, dilations = shape.kernel, shape.strides, shape.dilations
     groups, channels, out_channels = shape.groups, shape.channels, shape.out_channels
     if groups == channels == out_channels > 1 and channels_last:
-        rows, pixels = _depthwise_tile(kernel, dilations, out_size[1], target.vector_registers)
+        rows, pixels = cheapest(
+            "depthwise tile",
+            shape.text,
+            _depthwise_tiles(kernel, dilations, out_size[1], target),
+            lambda tile: f"{tile[0]} x {tile[1]} pixels",
+        )
         return DepthwiseSpec(kernel, strides, dilations, pixels, rows)
+    shares: dict[WinogradSpec | None, float] = {None: 1.0}
     if winograd and strides == (1, 1) and channels_last:
         down, across = out_size
         likely = usual_sizes if down is None or across is None else [(down, across)]
-        if spec := _winograd_if_faster(shape, likely, target):
-            return spec
+        shares = _winograd_shares(shape, likely, target)
     width = channels // groups
-    if width == out_channels // groups and width in _NARROW_GROUPS and channels_last and lanes >= max(_NARROW_GROUPS):
+    permuted = width in _NARROW_GROUPS and channels_last and lanes >= max(_NARROW_GROUPS)
+    narrow = permuted and width == out_channels // groups
+    merged = _merged_groups(groups, out_channels, lanes)
+    own, own_outputs = channels // groups * merged, out_channels // groups * merged
+    tile_costs = {_GROUPED: 1.0} if narrow else _tile_costs(own_outputs, out_size, target)
+    unit = shares.pop(None) / (min(tile_costs.values()) or 1)  # without outputs there is nothing to choose by
+    costs: dict[WinogradSpec | _Tile, float] = {tile: unit * cost for tile, cost in tile_costs.items()}
+    chosen = cheapest(
+        "convolution",
+        shape.text,
+        {**costs, **{spec: share for spec, share in shares.items() if spec is not None}},
+        _way_text,
+    )
+    if isinstance(chosen, WinogradSpec):
+        return chosen
+    if narrow:
         tile_rows, pixels = _grouped_tile(shape.columns, out_size, target.vector_registers)
         return GroupedSpec(
             *(lanes, pixels, 1, tile_rows),
@@ -84,9 +105,7 @@ def choose_convolution(
             group_width=width,
             columns=shape.columns,
         )
-    merged = _merged_groups(groups, out_channels, lanes)
-    own, own_outputs = channels // groups * merged, out_channels // groups * merged
-    tile_rows, pixels, vectors = _tile_shape(own_outputs, out_size, target)
+    tile_rows, pixels, vectors = chosen
     layout: Layout = "blocked"
     step, tap_step = CHANNEL_BLOCK, 1
     if not channels_last or (own <= 4 and dilations[1] != 1):
@@ -115,6 +134,19 @@ def choose_convolution(
     )
     tiles = -(-(out_size[0] or 0) // tile_rows) * -(-(out_size[1] or 0) // pixels)  # 0: not known
     return replace(direct, paced_prefetch=prefetch_distance > 0 and direct.lists_blocks and 0 < tiles <= direct.block)
+
+
+_Tile: TypeAlias = "tuple[int, int, int]"
+_GROUPED: _Tile = (0, 0, 0)
+"""Stands for `GroupedSpec`, whose tile is chosen by itself."""
+
+
+def _way_text(way: WinogradSpec | _Tile) -> str:
+    if isinstance(way, WinogradSpec):
+        rows, columns = way.outputs
+        return f"Winograd of {rows} x {columns} outputs, {way.rows} tiles x {way.vectors} vectors"
+    rows, pixels, vectors = way
+    return "grouped" if way == _GROUPED else f"direct, {rows} x {pixels} pixels x {vectors} vectors"
 
 
 def choose_depthwise_planes(
@@ -172,11 +204,12 @@ def _winograd_tiles(kernel: tuple[int, int], *, narrow: bool) -> list[tuple[int,
     return [(r, c) for r, c in shapes if c > 1 and (r == c or (r > c and narrow))]
 
 
-def _winograd_if_faster(
+def _winograd_shares(
     shape: ConvolutionShape, out_sizes: Sequence[tuple[int, int]], target: Target
-) -> WinogradSpec | None:
-    """The Winograd kernel that is a tenth or more faster than direct sums, or None. Of several sizes of an output the
-    choice is what costs, compared with the best for each, least where that is most. In cycles, for one image:
+) -> dict[WinogradSpec | None, float]:
+    """What Winograd kernels cost over the least, and what direct sums do (None), which Winograd has to outrun by a
+    tenth. Of several sizes of an output that is what they cost, compared with the best for each, where it is most. In
+    cycles, for one image:
 
     direct      pixels * taps * C * M / lanes, at 0.95 of the peak
     Winograd    tiles * n^2 * C * M / lanes, at 0.88 (sums are short: C products), or, if that takes longer, the
@@ -191,15 +224,11 @@ def _winograd_if_faster(
     """
     own, own_outputs = shape.channels // shape.groups, shape.out_channels // shape.groups
     if not own or not own_outputs or not out_sizes or any(0 in size for size in out_sizes):
-        return None
+        return {None: 1.0}
     taps = _read_taps(shape)
     costs = [_winograd_costs(shape, taps, size, target) for size in out_sizes]
     least = [min(of_size.values()) for of_size in costs]
-
-    def most(spec: WinogradSpec | None) -> float:
-        return max(of_size[spec] / best for of_size, best in zip(costs, least, strict=True))
-
-    return min(costs[0], key=most)
+    return {spec: max(of_size[spec] / best for of_size, best in zip(costs, least, strict=True)) for spec in costs[0]}
 
 
 def outruns_bfloat16(shape: ConvolutionShape, out_size: tuple[int, int], target: Target, *, winograd: bool) -> bool:
@@ -220,7 +249,7 @@ def outruns_bfloat16(shape: ConvolutionShape, out_size: tuple[int, int], target:
 def _winograd_costs(
     shape: ConvolutionShape, taps: Sequence[float], out_size: tuple[int, int], target: Target
 ) -> dict[WinogradSpec | None, float]:
-    """The cycles of `_winograd_if_faster` for an output of this size by spec, nine tenths of direct sums' by None."""
+    """The cycles of `_winograd_shares` for an output of this size by spec, nine tenths of direct sums' by None."""
     (height, width), kernel, dilations = out_size, shape.kernel, shape.dilations
     groups, channels, out_channels = shape.groups, shape.channels, shape.out_channels
     own, own_outputs = channels // groups, out_channels // groups
@@ -253,7 +282,7 @@ def _winograd_costs(
 def _winograd_cost(
     spec: WinogradSpec, tiles: int, groups: int, channels: int, out_channels: int, target: Target
 ) -> float:
-    """The cycles of `_winograd_if_faster` for one image, or the times of an FMA on cores that do two a cycle."""
+    """The cycles of `_winograd_shares` for one image, or the times of an FMA on cores that do two a cycle."""
     output_blocks, own = -(-out_channels // spec.block), channels // groups
     weights = 4 * spec.positions * own * out_channels
     parts = spec.tile_blocks(tiles, own, output_blocks)
@@ -301,7 +330,8 @@ def choose_transposed(
     lanes = target.lanes(4)
     merged = _merged_groups(groups, out_channels, lanes)
     phase_width = None if out_size[1] is None else -(-out_size[1] // strides[1])
-    _, pixels, vectors = _tile_shape(out_channels // groups * merged, (1, phase_width), target)
+    costs = _tile_costs(out_channels // groups * merged, (1, phase_width), target)
+    _, pixels, vectors = min(costs, key=costs.__getitem__)
     prefetch_distance = target.steps_near()
     return TransposedSpec(
         *(lanes, pixels, vectors),
@@ -386,7 +416,7 @@ def _open_row(most: int, vectors: int, widths: Sequence[int], target: Target) ->
 def _grouped_tile(
     columns: tuple[int, int, int], out_size: tuple[int | None, int | None], registers: int
 ) -> tuple[int, int]:
-    """(rows, pixels) of a tile of a convolution in narrow groups: by a count of cycles as in `_tile_shape`.
+    """(rows, pixels) of a tile of a convolution in narrow groups: by a count of cycles as in `_tile_costs`.
 
     Sums, the taps of a kernel row, the permutation and inputs stay in registers; with 32 of these more than 16 sums
     bring nothing. A step is the multiply-adds of one channel, but at least what a sum has to wait for itself (4 cycles
@@ -438,8 +468,8 @@ def _load_share(target: Target) -> float:
     return 0.1 if target.vector_bytes == 64 else 0.3
 
 
-def _tile_shape(out_channels: int, out_size: tuple[int | None, int | None], target: Target) -> tuple[int, int, int]:
-    """(rows, pixels, vectors) of the tile that takes the least time, by a rough count.
+def _tile_costs(out_channels: int, out_size: tuple[int | None, int | None], target: Target) -> dict[_Tile, float]:
+    """What tiles of (rows, pixels, vectors) cost, by a rough count.
 
     rows * pixels * vectors sums stay in registers (`_most_pixels`). A row of tiles is cut evenly: 32 pixels are 3 * 11,
     not 2 * 14 + 4. Rows that fill half a tile or less share one. The count: multiply-adds, those for padding included,
@@ -460,7 +490,7 @@ def _tile_shape(out_channels: int, out_size: tuple[int | None, int | None], targ
         time = -(-out_channels // (vectors * lanes)) * vectors * columns * (1 + loads * share)
         time *= 1.0 if vectors == 2 else 1.02  # few different kernels in a model
         costs[rows, pixels, vectors] = time if wide else time * max(1.0, 10 / sums)
-    return min(costs, key=lambda shape: costs[shape])
+    return costs
 
 
 def _dilated_tile(
@@ -472,7 +502,7 @@ def _dilated_tile(
     """(rows, pixels, vectors, far_taps) for a dilated convolution; live: the taps of every output row and column.
 
     `dense` is the best tile without regard to taps, which does those that any of its pixels reads; a tile cut at
-    padding does only what all its pixels read, but many are not full. The count is that of `_tile_shape` times the
+    padding does only what all its pixels read, but many are not full. The count is that of `_tile_costs` times the
     taps, where a step of fewer than 6 pixels waits for its weights. Cut tiles must save a tenth: they are a kernel of
     their own.
     """
@@ -506,22 +536,25 @@ def _tile_taps(active: Sequence[frozenset[int]], size: int) -> int:
     return sum(len(frozenset().union(*active[at : at + size])) for at in range(0, len(active), size))
 
 
-def _depthwise_tile(
-    kernel: tuple[int, int], dilations: tuple[int, int], width: int | None, registers: int
-) -> tuple[int, int]:
-    """(rows, pixels) of a depthwise tile: sums, the weights of a row of taps and the inputs in flight stay in
-    registers.
+def _depthwise_tiles(
+    kernel: tuple[int, int], dilations: tuple[int, int], width: int | None, target: Target
+) -> dict[tuple[int, int], float]:
+    """(rows, pixels) of depthwise tiles, the usual one at a cost of 1, others that may be worth measuring: sums, the
+    weights of a row of taps and the inputs in flight stay in registers.
 
     2 x 4 for kernels of up to 3 rows and for dilated ones: an input comes from the second-level cache 2 times instead
-    of 3, which is what bounds them. Larger kernels have products enough for every input, and would take long to
-    compile: a single row, of 7 pixels where that divides the width (112, 56, 28, 14 and 7 are common), else an even
-    cut.
+    of 3, which is what bounds them; with 32 registers, on cores whose third-level cache keeps up, 4 x 4 (1.5 times):
+    0.9 of the time on 112 x 112 and 56 x 56 pixels, 0.8 on 14 x 14, 0.5 to 0.7 on 7 x 7, where weights are loaded half
+    as often (Zen 5). Larger kernels have products enough for every input, and would take long to compile: a single row,
+    of 7 pixels where that divides the width (112, 56, 28, 14 and 7 are common), else an even cut.
     """
+    registers = target.vector_registers
     if kernel[0] <= 3 or max(dilations) > 1:
-        return 2, 4
+        usual = (4, 4) if registers >= 32 and not target.waits_for_l3 else (2, 4)
+        return {usual: 1.0} | {tile: 1.1 for tile in ((2, 4), (4, 4), (3, 4), (2, 7)) if tile != usual}
     most = 8 if registers >= 32 else max(4, min(8, registers - 2 - kernel[1]))
-    if width is None:
-        return 1, most
-    if width % 7 == 0 and most >= 7:
-        return 1, 7
-    return 1, -(-max(width, 1) // -(-max(width, 1) // most))
+    pixels = most
+    if width is not None:
+        even = -(-max(width, 1) // -(-max(width, 1) // most))
+        pixels = 7 if width % 7 == 0 and most >= 7 else even
+    return {(1, pixels): 1.0} | {(1, other): 1.1 for other in (4, most) if other != pixels}

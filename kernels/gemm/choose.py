@@ -11,6 +11,7 @@ import numpy as np
 from jitonnx.kernels.gemm.spec import GemmSpec
 from jitonnx.support.records import NamedTuple
 from jitonnx.target import tuning
+from jitonnx.target.choosing import cheapest
 
 if TYPE_CHECKING:
     from jitonnx.target.machine import Target
@@ -64,13 +65,19 @@ def choose_gemm(
     parts = 2 if packed_b and n is not None and target.vector_bytes == 64 and 0 < n % lanes <= lanes // 2 else 1
     columns = None if n is None else -(-n * parts // lanes)
     code_penalty = 10 * tuning.GEMM_CODE_PENALTY if small else tuning.GEMM_CODE_PENALTY
-    candidates = [
-        (_cost(down, across, parts, k, code_penalty, target), down.sizes, across.sizes)
-        for height, width in _tiles(target.vector_registers, parts)
+    costs = {
+        (down.sizes, across.sizes): _cost(down, across, parts, k, code_penalty, target)
+        for height, width in sorted(_tiles(target.vector_registers, parts))
         if (down := _cover(m, height)) and (across := _cover(columns, width))
         if width % parts == 0 or width == columns  # a half vector is stored through a mask: only in the last panel
-    ]
-    _, heights, widths = min(candidates)
+    }
+    heights, widths = cheapest(
+        "GEMM tile",
+        lambda: f"{_text(batch)} x {_text(m)}x{_text(n)}x{_text(k)} {element}{', packed' * packed_b}",
+        costs,
+        lambda tile: " x ".join("+".join(map(str, sizes)) for sizes in tile) + " vectors" + f" / {parts}" * (parts > 1),
+        alike=lambda tile: tile[1][0],
+    )
     itemsize = np.dtype(element).itemsize
     waits = packed_b and target.waits_for_l3
     # Tiles of 12 sums have no time for more loads where b stays in the second-level cache: 784 x 512 x 256 reached 0.85
@@ -158,6 +165,10 @@ def _start_cost(rows: int, vectors: float) -> float:
     """What a tile costs besides its steps of k, in FMAs: addresses, zeros, prefetches, stores. As measured: 37 for
     4 x 2 vectors, 84 for 8 x 3, 150 for 14 x 2; with one vector, where FMAs read the elements of a, 20 for 8."""
     return 5 + (rows * (8 + vectors) if vectors > 1 else 2 * rows)
+
+
+def _text(extent: int | None) -> str:
+    return "any" if extent is None else str(extent)
 
 
 def _tiles(registers: int, parts: int) -> Iterator[tuple[int, int]]:

@@ -120,6 +120,7 @@ PREPARED: dict[str, Callable[[], Names]] = {
     "docs/onnxruntime.md": digits,
     "docs/starting.md": digits,
     "docs/artifacts.md": ids,
+    "docs/tuning.md": ids,
     "docs/quantized.md": quantised,
     "docs/batch.md": table,
     "docs/deploying.md": rows,

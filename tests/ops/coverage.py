@@ -78,6 +78,11 @@ write up to 6 axes |
 | GroupQueryAttention over caches of 8-bit floats, with q_norm_weight and k_norm_weight, \
 or with output_qk | refused when the model is loaded; its caches may be float, float16, bfloat16, int8, or integers \
 of 4 bits, two a byte |
+| GatherPacked of IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS | refused when the model is loaded: their elements stand in tables \
+of ggml's, and other formats of GGUF are decoded |
+| GatedDeltaNet, VarlenCausalConvWithState, CausalConvWithState, GatedAdd, MoE, QMoE, GroupQueryAttention with what \
+onnxruntime 1.32 runs on GPUs alone (kernel_delta, state_window, input_channels, state_length, gate_weight, \
+swiglu_limit_after_activation); query_seqlens with sliding_window_cache | refused when the model is loaded |
 | operators that a user registers without an expression | they are Python functions |
 
 A value of a type or rank with no kernel is evaluated on NumPy alone: what is before and behind it is compiled
@@ -85,7 +90,7 @@ A value of a type or rank with no kernel is evaluated on NumPy alone: what is be
 """
 
 
-KERNELS_OF = "1.31"
+KERNELS_OF = "1.32"
 """The version of onnxruntime whose kernels are listed."""
 
 KERNELS = f"""

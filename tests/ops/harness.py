@@ -121,6 +121,17 @@ def retyped(template: Case, *dtypes: Any) -> list[Case]:
     ]
 
 
+def has_onnxruntime(version: str) -> bool:
+    """Whether the onnxruntime that is installed is of this version ("1.32", "1.32.0") or a newer one."""
+    installed, wanted = (tuple(map(int, each.split(".")[:2])) for each in (onnxruntime.__version__, version))
+    return installed >= wanted
+
+
+def needs_onnxruntime(version: str) -> pytest.MarkDecorator:
+    """A mark that leaves tests out where an older onnxruntime is installed, which lacks the operators."""
+    return pytest.mark.skipif(not has_onnxruntime(version), reason=f"onnxruntime {version} is needed")
+
+
 # ---------------------------------------------------------------------------------------------- judging
 
 

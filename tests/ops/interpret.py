@@ -22,13 +22,11 @@ from jitonnx.ir.operator import evaluate_arrays
 from jitonnx.ops.base import is_narrow
 from jitonnx.ops.onnx.cumulative import CumProd, CumSum
 from jitonnx.ops.onnx.gather import GatherElements, GatherND
-from jitonnx.ops.onnx.reduction import OPERATORS, ArgMax, ArgMin
+from jitonnx.ops.onnx.reduction import REDUCTIONS, ArgMax, ArgMin
 from jitonnx.ops.onnx.reverse_sequence import ReverseSequence
 from jitonnx.ops.onnx.scatter import ScatterElements, ScatterND
 from jitonnx.ops.onnx.selection import TopK
 from tests.ops import readings
-
-REDUCTIONS = [operator for operator in OPERATORS if operator not in (ArgMax, ArgMin)]
 
 
 def interpret(lowered: Lowered, feeds: Mapping[str, np.ndarray], sizes: Mapping[str, int]) -> list[np.ndarray]:

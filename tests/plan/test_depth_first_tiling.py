@@ -102,7 +102,7 @@ def small_caches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return result
 
     monkeypatch.setattr(depth_first_tiling, "in_bands", in_bands)
-    monkeypatch.setattr(choose, "_winograd_if_faster", lambda *_: None)
+    monkeypatch.setattr(choose, "_winograd_shares", lambda *_: {None: 1.0})
     return found
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from bench.loop_models import gated, lstm_decoder, product, smoothing
 from jitonnx import InferenceSession, SessionOptions
-from jitonnx.engine.loops import LoopStep
+from jitonnx.engine.loops.step import LoopStep
 from jitonnx.engine.schedule import ChoiceStep, NativeStep
 from jitonnx.errors import InvalidArgument
 from jitonnx.plan import size_program

@@ -15,7 +15,7 @@ import pytest
 
 from bench.loop_models import lstm_decoder, product, transformer_decoder
 from jitonnx import InferenceSession, RunOptions, SessionOptions, load
-from jitonnx.engine.loops import LoopStep
+from jitonnx.engine.loops.step import LoopStep
 from jitonnx.engine.pipeline import Engine
 from jitonnx.engine.schedule import NativeStep
 from jitonnx.errors import Fail, InvalidArgument

@@ -283,3 +283,25 @@ def test_a_slice_in_a_loop_that_keeps_all_of_what_a_run_tells(sizes: tuple[int, 
     text = f"(float[k] x) => (float[p,q] y) {{ v = Unique<sorted=1>(x) w, y = Loop<{body}>(count, go, v) }}"
     constants = {"start": np.array([-100]), "end": np.array([LARGEST]), "count": np.array(2), "go": np.array(True)}
     check(parsed(text, **constants), [{"x": ramp(n)} for n in sizes])
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        "y = If(t) <then_branch: graph = b() => (int64[a] p) { p = Concat<axis=0>(n, n) }, "
+        "else_branch: graph = c() => (int64[b] q) { q = Neg(n) }>",
+        "y = If(t) <then_branch: graph = b() => (int64[a] p) { p = If(t) "
+        "<then_branch: graph = d() => (int64[e] r) { r = Concat<axis=0>(n, n) }, "
+        "else_branch: graph = f() => (int64[g] s) { s = Identity(n) }> }, "
+        "else_branch: graph = c() => (int64[b] q) { q = Neg(n) }>",
+        "y = Loop(count, t, n) <body: graph = b(int64 i, bool go, int64[1] s) => (bool on, int64[1] u) "
+        "{ on = Identity(go) u = Add(s, n) }>",
+    ],
+)
+def test_what_a_body_reads_of_the_sizes_around_it(nodes: str) -> None:
+    """A size that is a number for what was assumed of the inputs is no constant of the body."""
+    before = "z = Slice(x, start, end, axis, step) n = Shape<end=1>(z)"
+    text = f"(float[k, 2] x, bool t) => (int64[m] y) {{ {before} {nodes} }}"
+    constants = {"start": [LARGEST], "end": [-100], "axis": [0], "step": [-1]}
+    source = parsed(text, **{k: np.array(v) for k, v in constants.items()}, count=np.array(2))
+    check(source, [{"x": ramp(n, 2), "t": np.array(t)} for n in (5, 200, 0) for t in (True, False)])

@@ -13,7 +13,7 @@ FAMILIES = {
     "linear_algebra": "CDist Inverse",
     "linear_attention": "CausalConvWithState LinearAttention LinearAttentionGate",
     "decoder_attention": "DecoderMaskedMultiHeadAttention",
-    "experts": "MoE QMoE",
+    "experts": "MoE MoEGroupRouter QMoE",
     "matmul": "FusedGemm FusedMatMul MatMulInteger16 TransposeMatMul",
     "nbits": "GatherBlockQuantized MatMulBnb4 MatMulNBits",
     "ngrams": "NGramHashMapping VarlenNGramHashMapping",
@@ -21,6 +21,8 @@ FAMILIES = {
         "BranchwiseRMSNorm EmbedLayerNormalization GatedRMSNorm QEmbedLayerNormalization SkipLayerNormalization "
         "SkipSimplifiedLayerNormalization"
     ),
+    "packed_rows": "GatherPacked",
+    "packed_sequences": "GatedDeltaNet VarlenCausalConvWithState",
     "quantization": (
         "DequantizeLinear DynamicQuantizeMatMul MatMulIntegerToFloat QGemm QLinearAdd QLinearAveragePool "
         "QLinearConcat QLinearConv QLinearGlobalAveragePool QLinearLeakyRelu QLinearMul QLinearSigmoid "
@@ -37,4 +39,4 @@ FAMILIES = {
     "text": "Tokenizer",
     "windows": "MaxpoolWithMask NhwcMaxPool UnfoldTensor",
 }
-"""The modules of this folder, and the names of the operators that each lists in OPERATORS."""
+"""The modules of this folder, and the names of the operators that each declares, which are those of its classes."""

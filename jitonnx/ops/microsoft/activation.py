@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
+from jitonnx.ir.operator import InferenceError
 from jitonnx.ops.composite import Parts
 from jitonnx.ops.microsoft.base import Contributed
 from jitonnx.ops.onnx.activation import Gelu as _Gelu
@@ -46,7 +47,9 @@ class QuickGelu(Contributed):
 class GatedAdd(Contributed):
     """X + Y * gate [..., 1], rounded once."""
 
-    def compose(self, parts: Parts, x: Value, y: Value, gate: Value) -> Value:
+    def compose(self, parts: Parts, x: Value, y: Value, gate: Value, weight: Value | None = None) -> Value:
+        if weight is not None:
+            raise InferenceError("gate_weight is not supported, as by onnxruntime on CPUs")
         product = parts.add(Mul(), widened(parts, y), widened(parts, gate))
         return as_type(parts, parts.add(Add(), widened(parts, x), product), x.dtype)
 
@@ -64,6 +67,3 @@ class ScaledSiLU(Contributed):
             factor = parts.add(Reshape(), factor, numbers(parts))
         scaled = as_type(parts, parts.add(Mul(), as_type(parts, x, DType.FLOAT), factor), x.dtype)
         return parts.add(Mul(), scaled, parts.add(Sigmoid(), scaled))
-
-
-OPERATORS = (BiasGelu, FastGelu, GatedAdd, Gelu, QuickGelu, ScaledSiLU)

@@ -128,6 +128,7 @@ class _Given(NamedTuple):
     value_scale: Any = None
     query_norm: Any = None
     key_norm: Any = None
+    query_lengths: Any = None
 
 
 class _Sizes(NamedTuple):
@@ -159,6 +160,9 @@ class GroupQueryAttention(Operator):
     With sliding_window_cache, C is at least local_window_size, and the present ones have C rows, too: those of the last
     positions, as `sliding_caches` says. attention_bias has columns for all positions nonetheless.
 
+    query_seqlens [B]: how many of a row's S tokens are there, those behind them being padding; past is then seqlens_k +
+    1 less that. What the outputs have for padding is anything.
+
     Rows of the past that are not written stay in the present; onnxruntime has zeros there, unless both are one memory.
     """
 
@@ -168,9 +172,11 @@ class GroupQueryAttention(Operator):
     num_heads: int
     causal: bool = True
     do_rotary: bool = False
+    k_norm_epsilon: float | None = None
     k_quant_type: str = "NONE"
     kv_cache_bit_width: int = 0
     local_window_size: int = -1
+    q_norm_epsilon: float | None = None
     qk_norm_epsilon: float = 1e-6
     qk_output: int = 0
     rotary_interleaved: bool = False
@@ -250,6 +256,10 @@ class GroupQueryAttention(Operator):
             )
         if self.sliding_window_cache and given.past_key is None:
             raise InferenceError("sliding_window_cache is 1: past_key and past_value are needed")
+        if given.query_lengths is not None and (self.sliding_window_cache or given.past_key is None):
+            raise InferenceError(
+                "query_seqlens needs past_key and past_value, and is not supported with a sliding window"
+            )
         if given.query_norm is not None or given.key_norm is not None:
             raise InferenceError("q_norm_weight and k_norm_weight are not supported: leave the norms before the node")
         if self.qk_output:
@@ -291,6 +301,8 @@ class GroupQueryAttention(Operator):
             wanted.append(("position_ids", given.positions, (batch, steps)))
         if given.sink is not None:
             wanted.append(("head_sink", given.sink, (self.num_heads,)))
+        if given.query_lengths is not None:
+            wanted.append(("query_seqlens", given.query_lengths, (batch,)))
         for name, x, shape in wanted:
             fits = len(x.shape) == len(shape)
             if not fits or not all(context.demand_equal(a, b) for a, b in zip(x.shape, shape, strict=True)):
@@ -318,7 +330,10 @@ class GroupQueryAttention(Operator):
             depth = width // self.num_heads
         q, k, v = (x.reshape(batch, steps, -1, depth).transpose(0, 2, 1, 3) for x in (q, k, v))
         lengths = given.lengths.reshape(-1).astype(np.int64)
-        before = np.zeros_like(lengths) if steps == total else lengths + 1 - steps
+        if given.query_lengths is not None:
+            before = lengths + 1 - given.query_lengths
+        else:
+            before = np.zeros_like(lengths) if steps == total else lengths + 1 - steps
         if self.do_rotary:
             positions = before[:, None] + np.arange(steps) if given.positions is None else given.positions
             turned = RotaryEmbedding(
@@ -429,6 +444,8 @@ class GroupQueryAttention(Operator):
         """How many rows of the cache each row of the batch has, int64 [batch]."""
         lengths = to.cast(to.reshape(given.lengths, (sizes.batch,)), DType.INT64)
         length, steps, total = (e.operand(i, DType.INT64) for i in range(3))
+        if given.query_lengths is not None:
+            return to.map(length + 1 - steps, lengths, to.cast(given.query_lengths, DType.INT64))
         before = e.where(e.equal(steps, total), 0, length + 1 - steps)
         return to.map(before, lengths, _dimension(to, sizes.steps), _dimension(to, sizes.total))
 
@@ -539,6 +556,3 @@ def _updated(past: np.ndarray | None, new: np.ndarray, before: np.ndarray, rows:
 def _dimension(to: Lowering, dim: DimLike) -> Value:
     """A size as an int64 vector of one element."""
     return to.constant(np.asarray([dim])) if isinstance(dim, int) else to.dimensions(contents_array([dim], (1,)))
-
-
-OPERATORS = (GroupQueryAttention, MultiHeadAttention)

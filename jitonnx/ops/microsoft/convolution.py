@@ -58,6 +58,3 @@ class ConvTransposeWithDynamicPads(Contributed):
         )
         ends = parts.add(Sub(), parts.add(Shape(start=2), y), behind)
         return parts.add(Slice(), y, begins, ends, numbers(parts, *range(2, axes + 2)))
-
-
-OPERATORS = (ConvTransposeWithDynamicPads, FusedConv)

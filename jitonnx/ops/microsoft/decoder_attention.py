@@ -161,6 +161,3 @@ class DecoderMaskedMultiHeadAttention(AttentionByHeads):
         shape = parts.add(Concat(axis=0), numbers(parts, -1), parts.add(Shape(start=2), by_row))
         chosen = parts.add(Gather(axis=0), parts.add(Reshape(), by_row, shape), rows)
         return parts.add(Transpose(perm=(0, 2, 1, 3)), chosen)
-
-
-OPERATORS = (DecoderMaskedMultiHeadAttention,)

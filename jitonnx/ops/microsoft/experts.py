@@ -7,22 +7,23 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
-from jitonnx.ir.operator import InferenceError
+from jitonnx.ir.operator import DataDependentError, InferenceError
 from jitonnx.ops.composite import Parts
 from jitonnx.ops.microsoft.base import Contributed, of_type
 from jitonnx.ops.microsoft.nbits import MatMulNBits, unpacked
-from jitonnx.ops.onnx.activation import Gelu, Relu, Swish
-from jitonnx.ops.onnx.arithmetic import Add, Clip, Div, Mul
+from jitonnx.ops.onnx.activation import Gelu, Relu, Sigmoid, Swish
+from jitonnx.ops.onnx.arithmetic import Add, Clip, Div, Log, Max, Mul
 from jitonnx.ops.onnx.concat_split import Concat
-from jitonnx.ops.onnx.gather import Gather
+from jitonnx.ops.onnx.gather import Gather, GatherElements
 from jitonnx.ops.onnx.generators import ConstantOfShape
 from jitonnx.ops.onnx.logic import Greater, Where
 from jitonnx.ops.onnx.matmul import MatMul
 from jitonnx.ops.onnx.reduction import ReduceSum
 from jitonnx.ops.onnx.scatter import ScatterElements
 from jitonnx.ops.onnx.selection import TopK
-from jitonnx.ops.onnx.shape import Flatten, Reshape, Shape, Transpose, Unsqueeze
+from jitonnx.ops.onnx.shape import Expand, Flatten, Reshape, Shape, Transpose, Unsqueeze
 from jitonnx.ops.onnx.slice import Slice
 from jitonnx.ops.onnx.softmax import Softmax
 from jitonnx.ops.parts import as_type, numbers, widened
@@ -51,6 +52,7 @@ class MoE(Contributed):
     normalize_routing_weights: bool = False
     swiglu_fusion: int = 0
     swiglu_limit: float | None = None
+    swiglu_limit_after_activation: bool = False
     use_sparse_mixer: bool = False
 
     among_chosen: ClassVar[bool] = False
@@ -99,6 +101,8 @@ class MoE(Contributed):
             raise InferenceError(
                 f"activation_type is {self.activation_type!r}; one of {', '.join((*ACTIVATIONS, 'swiglu'))} expected"
             )
+        if self.swiglu_limit_after_activation:
+            raise InferenceError("swiglu_limit_after_activation is not supported, as by onnxruntime on CPUs")
         if self.activation_type == "swiglu" and self.swiglu_fusion != 1:
             raise InferenceError(f"swiglu_fusion is {self.swiglu_fusion}: only 1, columns in turn, is supported")
 
@@ -232,4 +236,62 @@ class QMoE(MoE):
         return parts.add(Add(), y, parts.add(Unsqueeze(), widened(parts, layer.bias), numbers(parts, 1)))
 
 
-OPERATORS = (MoE, QMoE)
+class MoEGroupRouter(Contributed):
+    """What a mixture of experts takes as router_probs [T, experts] of logits [..., experts]: log(max(s, 1e-20)) of
+    s = sigmoid(logits) for the top_k experts by s + expert_bias, else router_sentinel.
+
+    They are chosen out of topk_group of n_group groups: those whose group_topk largest have the largest sum. Or all of
+    s + expert_bias and all of s, as selection_scores and router_weights. projection_weight [experts, width] makes the
+    logits of what is given in their place, [T, width].
+    """
+
+    group_topk: int = 2
+    n_group: int = 1
+    router_sentinel: float = -10000.0
+    top_k: int
+    topk_group: int = 1
+
+    def compose(self, parts: Parts, x: Value, bias: Value, projection: Value | None = None) -> tuple[Value, ...]:
+        rows = as_type(parts, parts.add(Flatten(axis=len(x.shape) - 1), x), DType.FLOAT)
+        if projection is not None:
+            rows = parts.add(MatMul(), rows, parts.add(Transpose(perm=(1, 0)), as_type(parts, projection, DType.FLOAT)))
+        weights = parts.add(Sigmoid(), rows)
+        scores = parts.add(Add(), weights, bias)
+        if not parts.wanted(0):
+            return scores, scores, weights  # nobody reads the first
+        places = parts.add_many(TopK(axis=1), (self._among(parts, scores), numbers(parts, self.top_k)), 2)[1]
+        likely = parts.add(Max(), parts.add(GatherElements(axis=1), weights, places), of_type(parts, 1e-20, rows))
+        others = parts.add(Expand(), of_type(parts, self.router_sentinel, rows), parts.add(Shape(), rows))
+        y = parts.add(ScatterElements(axis=1), others, places, parts.add(Log(), likely))
+        return as_type(parts, y, x.dtype), scores, weights
+
+    def _among(self, parts: Parts, scores: Value) -> Value:
+        """The scores [T, experts] of the groups that are chosen; of others the least there is."""
+        experts = scores.shape[1]
+        if not isinstance(experts, int):
+            raise DataDependentError(f"how large a group is depends on {scores.type}")
+        if min(self.n_group, self.topk_group, self.top_k, self.group_topk) < 1 or experts % self.n_group:
+            raise InferenceError(
+                f"{experts} experts, n_group {self.n_group}, topk_group {self.topk_group}, top_k {self.top_k}, "
+                f"group_topk {self.group_topk}: n_group groups of one size, and at least one of each are needed"
+            )
+        size = experts // self.n_group
+        if self.topk_group > self.n_group or self.top_k > self.topk_group * size:
+            raise InferenceError(
+                f"top_k {self.top_k} of {self.topk_group} groups of {size} experts, of {self.n_group}: there are fewer"
+            )
+        if self.topk_group == self.n_group:
+            return scores
+        groups = parts.add(Reshape(), scores, numbers(parts, 0, self.n_group, size))
+        largest = parts.add_many(TopK(axis=2), (groups, numbers(parts, min(self.group_topk, size))), 2)[0]
+        sums = parts.add(ReduceSum(keepdims=False), largest, numbers(parts, 2))
+        best = parts.add_many(TopK(axis=1), (sums, numbers(parts, self.topk_group)), 2)[1]
+        kept = parts.add(
+            ScatterElements(axis=1),
+            parts.add(ConstantOfShape(), parts.add(Shape(), sums)),
+            best,
+            parts.add(Expand(), of_type(parts, 1.0, sums), parts.add(Shape(), best)),
+        )
+        there = parts.add(Unsqueeze(), parts.add(Greater(), kept, of_type(parts, 0.0, kept)), numbers(parts, 2))
+        masked = parts.add(Where(), there, groups, of_type(parts, -np.inf, groups))
+        return parts.add(Reshape(), masked, numbers(parts, 0, -1))

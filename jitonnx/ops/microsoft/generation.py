@@ -146,6 +146,3 @@ class DynamicTimeWarping(Operator):
             step = came[row, column]
             row, column = row - (step != 2), column - (step != 1)
         return np.array(path[::-1], np.int32).reshape(-1, 2).T.copy()
-
-
-OPERATORS = (BifurcationDetector, DynamicTimeWarping, NGramRepeatBlock)

@@ -93,6 +93,3 @@ def hash_of(data: bytes, seed: int) -> int:
 
 def _rotated(word: int, by: int) -> int:
     return (word << by | word >> 32 - by) & 0xFFFFFFFF
-
-
-OPERATORS = (MurmurHash3,)

@@ -127,6 +127,3 @@ class EngramGate(Contributed):
         mean = parts.add(ReduceMean(keepdims=True), parts.add(Mul(), wide, wide), numbers(parts, -1))
         root = parts.add(Sqrt(), parts.add(Add(), mean, of_type(parts, self.epsilon, mean)))
         return parts.add(Mul(), parts.add(Div(), wide, root), as_type(parts, scale, DType.FLOAT))
-
-
-OPERATORS = (EngramGate, HyperConnectionPostMix, HyperConnectionPreMix)

@@ -28,7 +28,12 @@ class CausalConvWithState(Contributed):
     activation: str = "none"
     channels_last: bool = False
     dilation: int = 1
+    input_channel_offset: int = 0
+    input_channels: int = 0
     ndim: int = 1
+    state_channels_last: int = -1
+    state_length: int = 0
+    state_update_capacity: int = 0
     state_window: int = 0
 
     def compose(
@@ -38,6 +43,12 @@ class CausalConvWithState(Contributed):
             raise InferenceError(
                 f"ndim is {self.ndim}, state_window {self.state_window}: one axis and one state are supported, as by "
                 "onnxruntime on CPUs"
+            )
+        extended = (self.input_channel_offset, self.input_channels, self.state_length, self.state_update_capacity)
+        if any(extended) or self.state_channels_last != -1:
+            raise InferenceError(
+                "input_channels, input_channel_offset, state_length, state_channels_last and state_update_capacity are "
+                "not supported, as by onnxruntime on CPUs"
             )
         if self.dilation < 1:
             raise InferenceError(f"dilation is {self.dilation}; at least 1 is needed")
@@ -146,6 +157,3 @@ class LinearAttentionGate(Contributed):
         if b is None:
             return (decay, decay)  # nobody reads the second
         return decay, as_type(parts, parts.add(Sigmoid(), widened(parts, b)), b.dtype)
-
-
-OPERATORS = (CausalConvWithState, LinearAttention, LinearAttentionGate)

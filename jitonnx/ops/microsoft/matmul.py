@@ -81,6 +81,3 @@ class MatMulInteger16(Contributed):
         signed = DType.INT16 in (a.dtype, b.dtype)
         wide = DType.INT32 if signed else DType.UINT32
         return parts.add(MatMul(), as_type(parts, a, wide), as_type(parts, b, wide))
-
-
-OPERATORS = (FusedGemm, FusedMatMul, MatMulInteger16, TransposeMatMul)

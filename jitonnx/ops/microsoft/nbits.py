@@ -339,6 +339,3 @@ class MatMulBnb4(Contributed):
         w = _TABLES[self.quant_type][numbers] * np.repeat(of_blocks, self.block_size)[:count]
         matrix = w.reshape(self.N, self.K).astype(a.dtype.numpy)
         return parts.add(MatMul(), a, parts.constant(matrix.T if self.transB else matrix))
-
-
-OPERATORS = (GatherBlockQuantized, MatMulBnb4, MatMulNBits)

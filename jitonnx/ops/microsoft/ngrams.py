@@ -239,6 +239,3 @@ class VarlenNGramHashMapping(_Hashed):
             state = at(parts.add(Unsqueeze(), rows, numbers(parts, 2)), parts.add(Add(), then, back))
             results[3] = parts.add(Where(), taken, parts.add(Gather(), every, state), scalar(parts, self.pad_id, ids))
         return tuple(results)
-
-
-OPERATORS = (NGramHashMapping, VarlenNGramHashMapping)

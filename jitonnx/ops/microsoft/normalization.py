@@ -165,13 +165,3 @@ class GatedRMSNorm(Contributed):
 def _apart(parts: Parts, x: Value, count: int) -> Value:
     """The shape of x with its last axis as `count` parts."""
     return parts.add(Concat(axis=0), parts.add(Shape(end=-1), x), parts.constant(np.array([count, -1], np.int64)))
-
-
-OPERATORS = (
-    BranchwiseRMSNorm,
-    EmbedLayerNormalization,
-    GatedRMSNorm,
-    QEmbedLayerNormalization,
-    SkipLayerNormalization,
-    SkipSimplifiedLayerNormalization,
-)

@@ -316,22 +316,3 @@ def _channels_behind(parts: Parts, x: Value, *, channels_last: bool) -> Value:
     if not channels_last:
         return x
     return parts.add(Transpose(perm=(0, *range(2, len(x.shape)), 1)), x)
-
-
-OPERATORS = (
-    DequantizeLinear,
-    DynamicQuantizeMatMul,
-    MatMulIntegerToFloat,
-    QGemm,
-    QLinearAdd,
-    QLinearAveragePool,
-    QLinearConcat,
-    QLinearConv,
-    QLinearGlobalAveragePool,
-    QLinearLeakyRelu,
-    QLinearMul,
-    QLinearSigmoid,
-    QLinearSoftmax,
-    QLinearWhere,
-    QuantizeLinear,
-)

@@ -254,6 +254,3 @@ def _zeros(parts: Parts, x: Value, hidden: int) -> Value:
 
 def _axes(parts: Parts, axis: int) -> Value:
     return parts.constant(np.array([axis], np.int64))
-
-
-OPERATORS = (DynamicQuantizeLSTM,)

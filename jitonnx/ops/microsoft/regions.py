@@ -86,6 +86,3 @@ class CropAndResize(Contributed):
             pixel = parts.add(Add(), parts.add(Mul(), places, most), of_type(parts, 0.5, places))
             places = parts.add(Div(), parts.add(Floor(), pixel), parts.add(Max(), most, of_type(parts, 1.0, places)))
         return parts.add(Sub(), parts.add(Mul(), places, of_type(parts, 2.0, places)), of_type(parts, 1.0, places))
-
-
-OPERATORS = (CropAndResize,)

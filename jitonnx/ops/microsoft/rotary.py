@@ -112,6 +112,3 @@ class MRotaryEmbedding(Contributed):
             chosen = rows if chosen is None else parts.add(Where(), parts.constant(columns == place), rows, chosen)
         assert chosen is not None
         return chosen
-
-
-OPERATORS = (MRotaryEmbedding, RotaryEmbedding)

@@ -93,6 +93,3 @@ class Unique(Contributed):
             raise InferenceError(f"{x.name!r} is {x.type}; a vector is needed")
         y, _, places, counts = parts.add_many(selection.Unique(sorted=0), (x,), 4)
         return y, places, counts
-
-
-OPERATORS = (ExpandDims, GatherND, GridSample, Pad, Range, SampleOp, Trilu, Unique)

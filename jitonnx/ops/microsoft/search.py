@@ -514,6 +514,3 @@ class WhisperBeamSearch(_Beams):
         if self.no_speech_token_id >= logits.shape[1]:
             raise ValueError(f"no_speech_token_id is {self.no_speech_token_id}, and there are {logits.shape[1]} tokens")
         return np.exp(log_softmax(logits))[:, self.no_speech_token_id]
-
-
-OPERATORS = (BeamSearch, GreedySearch, Sampling, WhisperBeamSearch)

@@ -148,6 +148,3 @@ class QAttention(_SelfAttention):
         x_scale, w_scale, mask, x_zero, w_zero, past = (*others, None, None, None, None)[:6]
         projected = MatMulIntegerToFloat().compose(parts, x, weight, x_scale, w_scale, x_zero, w_zero, bias)
         return self._attended(parts, x, parts.add_many(Split(axis=2, num_outputs=3), (projected,), 3), mask, past)
-
-
-OPERATORS = (Attention, QAttention)

@@ -57,6 +57,3 @@ class SparseToDenseMatMul(Operator):
         y = np.zeros((shape[0], b.shape[1]), b.dtype)
         np.add.at(y, rows, a.values().reshape(-1, 1) * b[columns])
         return y * np.float32(self.alpha) if y.dtype == np.float32 else y
-
-
-OPERATORS = (SparseToDenseMatMul,)

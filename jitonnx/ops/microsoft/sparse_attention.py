@@ -132,6 +132,3 @@ class SparseAttention(Contributed):
     @staticmethod
     def _vector(parts: Parts, x: Value) -> Value:
         return parts.add(Reshape(), x, numbers(parts, 1))
-
-
-OPERATORS = (SparseAttention,)

@@ -67,6 +67,3 @@ class Tokenizer(Operator):
         longest = max(map(len, rows))
         filled = [token for row in rows for token in (*row, *[self.pad_value] * (longest - len(row)))]
         return strings_of(filled, (*x.shape, longest))
-
-
-OPERATORS = (Tokenizer,)

@@ -144,6 +144,3 @@ class MaxpoolWithMask(Contributed):
         end = -behind or np.iinfo(np.int64).max
         step = self.strides[-1] if self.strides else 1
         return parts.add(Slice(), x, *(numbers(parts, number) for number in (tap, end, axes + 1, step)))
-
-
-OPERATORS = (MaxpoolWithMask, NhwcMaxPool, UnfoldTensor)

@@ -11,4 +11,4 @@ FAMILIES = {
     "svm": "SVMRegressor SVMClassifier",
     "trees": "TreeEnsembleRegressor TreeEnsembleClassifier TreeEnsemble",
 }
-"""The modules of this folder, and the names of the operators that each lists in OPERATORS."""
+"""The modules of this folder, and the names of the operators that each declares, which are those of its classes."""

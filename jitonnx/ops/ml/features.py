@@ -224,6 +224,3 @@ class FeatureVectorizer(Operator):
                 part = to.fill(e.constant(0.0, DType.FLOAT), (rows, width - kept))
             parts.append(part)
         return to.concat(parts, 1) if len(parts) > 1 else parts[0]
-
-
-OPERATORS = (Binarizer, Imputer, Scaler, Normalizer, ArrayFeatureExtractor, FeatureVectorizer)

@@ -283,6 +283,3 @@ def _truncated(x: np.ndarray) -> np.ndarray:
     cut = np.where(inside, x, 0).astype(np.int64)
     extreme = np.where(x >= limit, np.iinfo(np.int64).max, np.where(x < -limit, np.iinfo(np.int64).min, 0))
     return np.where(inside, cut, extreme)
-
-
-OPERATORS = (LabelEncoder, CategoryMapper, OneHotEncoder)

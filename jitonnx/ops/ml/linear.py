@@ -183,6 +183,3 @@ class LinearClassifier(Operator):
             scores = result = lower_transformed(to, scores, self.post_transform)
             above = score >= self._least
         return to.map(e.where(above, high, low), to.reshape(scores, scores.shape[:1])), result
-
-
-OPERATORS = (LinearRegressor, LinearClassifier)

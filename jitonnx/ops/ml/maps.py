@@ -122,6 +122,3 @@ class DictVectorizer(Operator):
         if dtype is DType.STRING:
             return strings_of([x.get(word, "") for word in words], (1, len(words)))
         return np.array([[x.get(word, 0) for word in words]], dtype.numpy)
-
-
-OPERATORS = (ZipMap, CastMap, DictVectorizer)

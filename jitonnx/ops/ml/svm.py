@@ -353,6 +353,3 @@ def coupled(r: np.ndarray) -> np.ndarray:
             qp = (qp + step[:, None] * q[:, t, :]) / (1 + step[:, None])
             p /= 1 + step[:, None]
     return p
-
-
-OPERATORS = (SVMRegressor, SVMClassifier)

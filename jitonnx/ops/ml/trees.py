@@ -534,6 +534,3 @@ class TreeEnsemble(Operator):
     def lower(self, to: Lowering, x: Value) -> Value:
         scores = _lower_aggregated(to, self.forest(_compared(x.dtype)), x, self._aggregate)
         return to.cast(lower_transformed(to, scores, self._transform), x.dtype)
-
-
-OPERATORS = (TreeEnsembleRegressor, TreeEnsembleClassifier, TreeEnsemble)

@@ -73,4 +73,4 @@ FAMILIES = {
     "trigonometry": "Acos Acosh Asin Asinh Atan Atanh Cos Cosh Sin Sinh Tan",
     "trilu": "Trilu",
 }
-"""The modules of this folder, and the names of the operators that each lists in OPERATORS."""
+"""The modules of this folder, and the names of the operators that each declares, which are those of its classes."""

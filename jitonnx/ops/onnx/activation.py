@@ -292,25 +292,3 @@ class ThresholdedRelu(_Activation):
 
     def scalar(self, x: e.Expr) -> e.Expr:
         return e.where(x > self.alpha, x, 0)
-
-
-OPERATORS = (
-    Celu,
-    Elu,
-    Gelu,
-    HardSigmoid,
-    HardSwish,
-    LeakyRelu,
-    Mish,
-    PRelu,
-    Relu,
-    Selu,
-    Shrink,
-    Sigmoid,
-    Softplus,
-    Softsign,
-    SwiGLU,
-    Swish,
-    Tanh,
-    ThresholdedRelu,
-)

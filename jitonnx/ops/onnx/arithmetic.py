@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -538,32 +538,3 @@ class Sqrt(Unary):
 
     function = staticmethod(np.sqrt)
     expression = staticmethod(e.sqrt)
-
-
-OPERATORS: Sequence[type[Elementwise]] = (
-    Abs,
-    Add,
-    BitShift,
-    Ceil,
-    Clip,
-    Div,
-    Erf,
-    Exp,
-    Floor,
-    IsInf,
-    IsNaN,
-    Log,
-    Max,
-    Mean,
-    Min,
-    Mod,
-    Mul,
-    Neg,
-    Pow,
-    Reciprocal,
-    Round,
-    Sign,
-    Sqrt,
-    Sub,
-    Sum,
-)

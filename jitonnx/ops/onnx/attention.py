@@ -437,6 +437,3 @@ class RotaryEmbedding(Operator):
         if positions is not None:
             cache = to.emit(c.Gather(0), (cache, positions), TensorType(cache.dtype, (*positions.shape, half)))
         return to.reshape(cache, (cache.shape[0], 1, cache.shape[1], half))
-
-
-OPERATORS = (Attention, RotaryEmbedding)

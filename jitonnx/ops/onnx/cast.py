@@ -280,6 +280,3 @@ def _number(text: str, dtype: DType) -> float:
     if math.isinf(number) and not special:
         raise ValueError(f"{text!r} is beyond the range of {dtype.text}")
     return number
-
-
-OPERATORS = (BitCast, Cast, CastLike)

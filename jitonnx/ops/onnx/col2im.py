@@ -120,6 +120,3 @@ def _side_by_side(found: _Blocks) -> bool:
     )
     plain = all(dilation == 1 for dilation in found.dilations) and not any((*found.before, *found.after))
     return whole and plain and found.strides == found.kernel
-
-
-OPERATORS = (Col2Im,)

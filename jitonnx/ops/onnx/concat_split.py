@@ -125,6 +125,3 @@ class Concat(Operator):
 def min_known(a: DimLike, b: DimLike) -> DimLike:
     """The one of two sizes assumed equal that is a number."""
     return b if isinstance(b, int) else a
-
-
-OPERATORS = (Concat, Split)

@@ -185,6 +185,3 @@ def convolve_transposed(x: np.ndarray, w: np.ndarray, windows: Windows, group: i
         kept = tuple(slice(before, before + out) for before, out in zip(windows.before, windows.output, strict=True))
         y[image] = canvas[(slice(None), *kept)]
     return y
-
-
-OPERATORS = (Conv, ConvTranspose)

@@ -68,6 +68,3 @@ class CumProd(_Cumulative):
     function = staticmethod(np.cumprod)
     neutral = 1
     kind = "prod"
-
-
-OPERATORS = (CumProd, CumSum)

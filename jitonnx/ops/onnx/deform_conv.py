@@ -173,6 +173,3 @@ def _matrices(to: Lowering, w: Value, groups: int, taps: int, shape: tuple[DimLi
         return to.reshape(to.transpose(to.reshape(w, apart), order), shape)
     by_tap = w.constant.reshape(integers(apart)).transpose(order)
     return to.constant(by_tap.reshape(integers(shape)))  # no work for a run
-
-
-OPERATORS = (DeformConv,)

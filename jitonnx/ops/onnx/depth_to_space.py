@@ -76,6 +76,3 @@ class SpaceToDepth(_Blocks):
         b = self.blocksize
         rows, columns = self._divided(context, "the height", height, b), self._divided(context, "the width", width, b)
         return (n, channels, rows, b, columns, b), (n, channels * b * b, rows, columns)
-
-
-OPERATORS = (DepthToSpace, SpaceToDepth)

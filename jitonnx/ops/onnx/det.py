@@ -27,6 +27,3 @@ class Det(Operator):
     @lower_halves
     def lower(self, to: Lowering, x: Value) -> Value:
         return to.emit(c.Determinant(), (x,), TensorType(x.dtype, x.shape[:-2]))
-
-
-OPERATORS = (Det,)

@@ -84,6 +84,3 @@ class Dropout(Operator):
     def in_training(training: Value | None) -> bool:
         """Whether elements may be dropped: a training_mode that is not known to be false."""
         return training is not None and (training.constant is None or bool(training.constant))
-
-
-OPERATORS = (Dropout,)

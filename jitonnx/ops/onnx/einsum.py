@@ -143,6 +143,3 @@ def _arranged(to: Lowering, x: _Labelled, labels: Labels, sizes: dict[str, DimLi
     value = _transposed(to, x, present_labels)
     value = to.reshape(value, tuple(sizes[label] if label in x.labels else 1 for label in labels))
     return to.broadcast(value, tuple(sizes[label] for label in labels))
-
-
-OPERATORS = (Einsum,)

@@ -126,6 +126,3 @@ def _both(alpha: float | None, beta: float | None) -> tuple[float, float]:
     if alpha is None or beta is None:
         raise InferenceError(f"alpha is {alpha}, beta is {beta}: both are needed, as in onnxruntime")
     return alpha, beta
-
-
-OPERATORS = (Affine, Crop, DynamicSlice, ImageScaler, ParametricSoftplus, Scale, ScaledTanh)

@@ -110,6 +110,3 @@ class GatherND(Operator):
 
     def lower(self, to: Lowering, data: Value, indices: Value) -> Value:
         return to.emit(c.GatherND(self.batch_dims), (data, indices), to.type)
-
-
-OPERATORS = (Gather, GatherElements, GatherND)

@@ -218,6 +218,3 @@ def _positions(length: int, *, aligned: bool) -> np.ndarray:
     if aligned:
         return (twice - (length - 1)) / (length - 1) if length > 1 else np.full(length, -1.0)
     return (twice + 1 - length) / length
-
-
-OPERATORS = (AffineGrid, GridSample)

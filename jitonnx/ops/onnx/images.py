@@ -49,6 +49,3 @@ class ImageDecoder(Operator):
         if channels == 1:
             return pixels[:, :, None]
         return pixels[:, :, ::-1] if self.pixel_format == "BGR" else pixels
-
-
-OPERATORS: tuple[type[Operator], ...] = (ImageDecoder,)

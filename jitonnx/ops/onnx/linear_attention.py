@@ -258,6 +258,3 @@ class CausalConvWithState(Operator):
         for tap in range(1, taps):
             total = total + e.operand(2 * tap, joined.dtype) * e.operand(2 * tap + 1, joined.dtype)
         return to.map(total, *parts)
-
-
-OPERATORS: tuple[type[Operator], ...] = (CausalConvWithState, LinearAttention)

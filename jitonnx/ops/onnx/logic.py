@@ -179,21 +179,3 @@ class BitwiseNot(Elementwise):
 
     def scalar(self, x: e.Expr) -> e.Expr:
         return e.bitwise_not(x)
-
-
-OPERATORS = (
-    And,
-    BitwiseAnd,
-    BitwiseNot,
-    BitwiseOr,
-    BitwiseXor,
-    Equal,
-    Greater,
-    GreaterOrEqual,
-    Less,
-    LessOrEqual,
-    Not,
-    Or,
-    Where,
-    Xor,
-)

@@ -149,6 +149,3 @@ class SoftmaxCrossEntropyLoss(_ClassLoss):
         total = to.reduce("log_sum_exp", x, (1,), keepdims=False)
         losses = self._losses(to, e.operand(1, x.dtype) - score, [picked.values, total], target, picked.weights)
         return (self._reduce(to, losses, picked.weights),)
-
-
-OPERATORS = (NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss)

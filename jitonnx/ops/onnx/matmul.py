@@ -134,6 +134,3 @@ def _scaled(x: e.Expr, factor: float) -> e.Expr:
 
 def _fits(context: InferenceContext, shape: Shape | None, expected: Shape) -> bool:
     return shape is not None and len(shape) == 2 and all(map(context.demand_equal, shape, expected))
-
-
-OPERATORS = (Gemm, MatMul)

@@ -81,6 +81,3 @@ def _extended(to: Lowering, x: Value, shape: Sequence[DimLike]) -> Value:
         return x
     computation = c.Pad((0,) * len(after), after, "constant")
     return to.emit(computation, (x,), TensorType(x.dtype, tuple(shape)))
-
-
-OPERATORS = (MaxUnpool,)

@@ -413,16 +413,3 @@ class LRN(Operator):
             total = total + e.operand(place, x.dtype)
         scaled = e.power(total * (self.alpha / self.size) + self.bias, e.constant(self.beta, x.dtype))
         return to.map(element / scaled, x, *parts)
-
-
-OPERATORS = (
-    BatchNormalization,
-    GroupNormalization,
-    InstanceNormalization,
-    LRN,
-    LayerNormalization,
-    LpNormalization,
-    MeanVarianceNormalization,
-    RMSNormalization,
-    SimplifiedLayerNormalization,
-)

@@ -131,6 +131,3 @@ def _overlaps(a: np.ndarray, b: np.ndarray, overlap: float) -> np.ndarray:
     union = areas + others - shared
     with np.errstate(all="ignore"):
         return (areas > 0) & (others > 0) & (union > 0) & (shared / union > np.float32(overlap))
-
-
-OPERATORS = (NonMaxSuppression,)

@@ -66,6 +66,3 @@ class OneHot(Operator):
             hit = e.logical_or(hit, e.equal(at + e.operand(3, DType.INT64), e.index(axis)))
             return to.map(e.where(hit, high, low), spread, off, on, size)
         return to.map(e.where(hit, high, low), spread, off, on)
-
-
-OPERATORS = (OneHot,)

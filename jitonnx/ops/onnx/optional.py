@@ -55,6 +55,3 @@ class OptionalHasElement(Operator):
 
     def lower(self, to: Lowering, value: Value | None = None) -> Value:
         return to.fill(e.constant(value is not None, DType.BOOL), ())
-
-
-OPERATORS = (Optional, OptionalGetElement, OptionalHasElement)

@@ -149,6 +149,3 @@ class Pad(Operator):
         if self.mode == "constant" and constant_value is not None:
             operands.append(to.reshape(constant_value, ()))
         return to.emit(c.Pad(tuple(before), tuple(after), self.mode), operands, to.type)
-
-
-OPERATORS = (CenterCropPad, Pad)

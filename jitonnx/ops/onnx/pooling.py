@@ -212,6 +212,3 @@ class GlobalLpPool(_GlobalPool):
         element = e.operand(0, x.dtype)
         total = to.reduce("sum", to.map(e.power(e.absolute(element), self.p), x), axes, keepdims=True)
         return to.map(e.power(element, 1 / self.p), total)
-
-
-OPERATORS = (AveragePool, GlobalAveragePool, GlobalLpPool, GlobalMaxPool, LpPool, MaxPool)

@@ -669,14 +669,3 @@ def _requantise(to: Lowering, sums: Value, a_scale: Value, b_scale: Value, y_sca
     number = e.cast(e.operand(0, DType.INT32), DType.FLOAT) * (a * b / y)
     zero = e.cast(e.operand(4, y_zero.dtype), DType.INT32)
     return to.map(_quantised(number, zero, y_zero.dtype), sums, *operands)
-
-
-OPERATORS = (
-    ConvInteger,
-    DequantizeLinear,
-    DynamicQuantizeLinear,
-    MatMulInteger,
-    QLinearConv,
-    QLinearMatMul,
-    QuantizeLinear,
-)

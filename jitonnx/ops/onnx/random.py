@@ -209,13 +209,3 @@ class Multinomial(_Random):
         whole = to.slice(sums, (0, classes - 1), (1, 1), (rows, 1))
         numbers = self._lower(to, STANDARD, (rows, samples), DType.DOUBLE)
         return to.emit(c.Search(), (sums, to.map(a * b, numbers, whole)), to.type)
-
-
-OPERATORS = (
-    Bernoulli,
-    Multinomial,
-    RandomNormal,
-    RandomNormalLike,
-    RandomUniform,
-    RandomUniformLike,
-)

@@ -372,6 +372,3 @@ class RNN(_Recurrent):
         (f,) = direction.functions
         h = f(x + h @ direction.r.T + (direction.bias_w + direction.bias_r))
         return h, h
-
-
-OPERATORS = (GRU, LSTM, RNN)

@@ -340,5 +340,3 @@ REDUCTIONS = (
     ReduceSumSquare,
 )
 """Those that fold elements into one; rewrites move transposes past them."""
-
-OPERATORS = (ArgMax, ArgMin, *REDUCTIONS)

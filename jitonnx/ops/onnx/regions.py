@@ -181,6 +181,3 @@ def _pooled(start: np.floating, end: np.floating, bins: int, length: int) -> lis
     size = max(end - start + one(1), one(1)) / one(bins)
     edges = ((np.floor(one(bin) * size), np.ceil(one(bin + 1) * size)) for bin in range(bins))
     return [tuple(int(min(max(edge + start, 0), length)) for edge in pair) for pair in edges]  # type: ignore[misc]
-
-
-OPERATORS = (MaxRoiPool, RoiAlign)

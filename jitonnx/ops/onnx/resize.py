@@ -312,6 +312,3 @@ class Upsample(Operator):
 
     def lower(self, to: Lowering, x: Value, scales: Value) -> Any:
         return self._resize.lower(to, x, None, scales)
-
-
-OPERATORS = (Resize, Upsample)

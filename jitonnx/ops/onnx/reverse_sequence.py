@@ -36,6 +36,3 @@ class ReverseSequence(Operator):
 
     def lower(self, to: Lowering, x: Value, lengths: Value) -> Value:
         return to.emit(c.ReverseSequence(self.batch_axis, self.time_axis), (x, lengths), x.type)
-
-
-OPERATORS = (ReverseSequence,)

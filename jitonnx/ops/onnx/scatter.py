@@ -174,6 +174,3 @@ class TensorScatter(Operator):
         rows = to.reshape(cache, (batch, between, size, run)), places, to.reshape(update, (batch, between, length, run))
         written = to.emit(c.ScatterND("none"), rows, TensorType(cache.dtype, (batch, between, size, run)))
         return to.reshape(written, cache.shape)
-
-
-OPERATORS = (Scatter, ScatterElements, ScatterND, TensorScatter)

@@ -179,6 +179,3 @@ class Compress(Operator):
         type = TensorType(x.dtype, (*x.shape[:axis], int(np.count_nonzero(condition.constant)), *x.shape[axis + 1 :]))
         chosen = to.constant(np.flatnonzero(condition.constant).astype(np.int64))
         return to.emit(c.Gather(axis), (x, chosen), type)
-
-
-OPERATORS = (Compress, NonZero, TopK, Unique)

@@ -204,16 +204,3 @@ class SequenceMap(Operator):
             for n, element in enumerate(sequence)
         ]
         return tuple([row[n] for row in rows] for n in range(len(bodies[0].types)))
-
-
-OPERATORS = (
-    ConcatFromSequence,
-    SequenceAt,
-    SequenceConstruct,
-    SequenceEmpty,
-    SequenceErase,
-    SequenceInsert,
-    SequenceLength,
-    SequenceMap,
-    SplitToSequence,
-)

@@ -247,6 +247,3 @@ class Expand(Operator):
 
     def lower(self, to: Lowering, data: Value, shape: Value) -> Value:
         return to.broadcast(data, self._shape(to.context, data.shape, to.context.constant_of(shape, "shape")))
-
-
-OPERATORS = (Expand, Flatten, Reshape, Shape, Size, Squeeze, Transpose, Unsqueeze)

@@ -196,6 +196,3 @@ def _last_at_most(context: InferenceContext, position: DimLike, size: DimLike) -
         return position
     position = _at_least(context, position, 0)
     return minimum(0, size - 1) if position == 0 else _at_most(context, position, size - 1)
-
-
-OPERATORS = (Slice,)

@@ -458,6 +458,3 @@ class MelWeightMatrix(Operator):
         weights = e.where(falls, (right - place) / (right - centre), rising)
         parts = [to.slice(edges, (first,), (1,), (columns,)) for first in range(3)]
         return to.cast(to.map(weights, *parts, row), to.type.dtype or DType.FLOAT)
-
-
-OPERATORS = (BlackmanWindow, DFT, HammingWindow, HannWindow, MelWeightMatrix, STFT)

@@ -222,6 +222,3 @@ def _pool(operator: TfIdfVectorizer) -> tuple[dict[tuple[Any, ...], int], int]:
                 places[elements[at : at + size]] = count
             count += 1
     return places, count
-
-
-OPERATORS: tuple[type[Operator], ...] = (RegexFullMatch, StringConcat, StringNormalizer, StringSplit, TfIdfVectorizer)

@@ -55,6 +55,3 @@ class Tile(Operator):
         split = [part for size in x.shape for part in (1, size)]
         spread = [part for size, count in zip(x.shape, times, strict=True) for part in (count, size)]
         return to.reshape(to.broadcast(to.reshape(x, split), spread), to.shape)
-
-
-OPERATORS = (Tile,)

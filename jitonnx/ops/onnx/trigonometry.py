@@ -87,6 +87,3 @@ class Tan(_Trigonometric):
 
     function = staticmethod(np.tan)
     expression = staticmethod(e.tan)
-
-
-OPERATORS = (Acos, Acosh, Asin, Asinh, Atan, Atanh, Cos, Cosh, Sin, Sinh, Tan)

@@ -42,6 +42,3 @@ class Trilu(Operator):
         difference = e.index(rank - 1) - e.index(rank - 2)
         keep = difference >= offset if self.upper else difference <= offset
         return to.map(e.where(keep, e.operand(0, x.dtype), 0), *operands)
-
-
-OPERATORS = (Trilu,)

@@ -6,4 +6,4 @@ NEWEST = 1
 FAMILIES = {
     "attention": "FlexAttention",
 }
-"""The modules of this folder, and the names of the operators that each lists in OPERATORS."""
+"""The modules of this folder, and the names of the operators that each declares, which are those of its classes."""

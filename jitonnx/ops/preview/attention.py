@@ -74,6 +74,3 @@ class FlexAttention(Operator):
         exponentials = np.exp(wide - wide.max(axis=-1, keepdims=True, initial=-np.inf))
         (weights,) = bodies[1]((exponentials / exponentials.sum(axis=-1, keepdims=True)).astype(precise))
         return (widen(weights) @ values.astype(widen(weights).dtype)).astype(q.dtype)
-
-
-OPERATORS = (FlexAttention,)

@@ -180,6 +180,3 @@ def _by_tensor(given: Sequence[np.ndarray], parts: int) -> list[tuple[np.ndarray
 def _in_order(updated: Sequence[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]:
     """All tensors, then all of each state."""
     return tuple(part for column in zip(*updated, strict=True) for part in column)
-
-
-OPERATORS: tuple[type[Operator], ...] = (Adagrad, Adam, Momentum)

@@ -159,9 +159,7 @@ def _scanned_product(node: Node, parts: Parts, product: Node, edit: Edit) -> Res
     x, weights = product.inputs
     assert x is not None and weights is not None
     place = parts.elements.index(x)
-    operator = node.operator
-    assert isinstance(operator, Scan)
-    if (operator.scan_input_axes and any(operator.scan_input_axes)) or len(x.users) != 1:
+    if any(parts.axes) or len(x.users) != 1:
         return None
     outer = {inner: given for given, inner in parts.captured}
     done = edit.add(MatMul(), parts.scanned[place], _outer_matrix(weights, outer, edit))
@@ -339,7 +337,7 @@ def unrolled(node: Node, edit: Edit) -> Result:
             head = [edit.constant(np.array(number, np.int64)), edit.constant(np.array(True))] if parts.head else []
             elements = [
                 edit.add(Gather(axis=axis), x, edit.constant(np.array(len(numbers) - 1 - number if back else number)))
-                for x, axis, back in _scanned(node, parts)
+                for x, axis, back in zip(parts.scanned, parts.axes, parts.backwards, strict=True)
             ]
             own = copied(body, list(body), body.inputs, body.outputs)
             results = edit.inline(own, [*head, *states, *elements, *captured])
@@ -347,7 +345,7 @@ def unrolled(node: Node, edit: Edit) -> Result:
             states = results[: len(states)]
             for stack, row in zip(rows, results[len(states) :], strict=True):
                 stack.append(row)
-        return [*states, *_stacks(node, rows, edit)]
+        return [*states, *_stacks(parts, rows, edit)]
     except GraphError:  # an iteration is one that the run has to refuse
         return None
 
@@ -355,32 +353,18 @@ def unrolled(node: Node, edit: Edit) -> Result:
 def _iterations(node: Node, parts: Parts) -> range | None:
     """The numbers of the iterations, if there are any, and they are known."""
     if isinstance(node.operator, Scan):
-        x, axis, _ = next(_scanned(node, parts))
-        length = x.shape[axis] if x.type.shape is not None else None
+        x = parts.scanned[0]
+        length = x.shape[parts.axes[0]] if x.type.shape is not None else None
         return range(length) if isinstance(length, int) and length else None
-    assert isinstance(node.operator, Loop)
     times, condition = parts.head
     if condition is not None and not (condition.constant is not None and condition.constant.all()):
         return None
     last = None if times is None else scalar(times)
-    first = node.operator.first
-    return range(first, int(last)) if last is not None and last > first else None
+    return range(parts.first, int(last)) if last is not None and last > parts.first else None
 
 
-def _scanned(node: Node, parts: Parts) -> Iterator[tuple[Value, int, int]]:
-    """What a Scan goes through, along which axis, and whether from its end."""
-    operator, count = node.operator, len(parts.scanned)
-    if isinstance(operator, Scan):
-        axes, back = operator.scan_input_axes or (0,) * count, operator.scan_input_directions or (0,) * count
-        yield from zip(parts.scanned, axes, back, strict=True)
-
-
-def _stacks(node: Node, rows: Sequence[Sequence[Value]], edit: Edit) -> Iterator[Value]:
-    operator, count = node.operator, len(rows)
-    axes, back = (0,) * count, (0,) * count
-    if isinstance(operator, Scan):
-        axes, back = operator.scan_output_axes or axes, operator.scan_output_directions or back
-    for stack, axis, reverse in zip(rows, axes, back, strict=True):
+def _stacks(parts: Parts, rows: Sequence[Sequence[Value]], edit: Edit) -> Iterator[Value]:
+    for stack, axis, reverse in zip(rows, parts.row_axes, parts.rows_backwards, strict=True):
         wide = [edit.add(Unsqueeze(), row, edit.dims([axis])) for row in stack]
         yield edit.add(Concat(axis=axis), *(wide[::-1] if reverse else wide))
 

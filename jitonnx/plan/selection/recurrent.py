@@ -26,10 +26,15 @@ from jitonnx.plan.selection.products import GemmResult, as_rows, gemm
 from jitonnx.plan.selection.recurrent_weights import biases, input_matrix, packed_recurrence, zeros
 from jitonnx.plan.tensor import StridedTensor, row_major
 from jitonnx.target import tuning
+from jitonnx.target.choosing import cheapest
 
 if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
 
+_MULTIPLIED_BYTES = 128
+"""Bytes that a core multiplies a cycle at least where its second-level cache gives 64 (Intel's servers, Zen 5)."""
+_OTHER_FORM = 1.1
+"""What recurrent weights cost, roughly, in the form that is not usual for their size."""
 _REVERSE = {"forward": 0, "reverse": 1, "bidirectional": 2}
 """Which directions run backwards, by bits."""
 
@@ -90,18 +95,22 @@ def _in_fixed_point(planner: Planner, recurrence: np.ndarray | None, batch: Dim 
     For two rows and more, decoding costs more than it saves: 1.0 to 1.2 of the time. So it does for one where the
     second-level cache holds R and gives 64 bytes a cycle, on cores whose multipliers have to decode besides (Intel's
     servers: in float32 an LSTM of 256 units takes 0.86 of the time while R stays there and 0.97 in a whole model, of
-    320 units as long, of 384 1.34 times as long; a GRU of 256 units 0.81 and 0.94).
+    320 units as long, of 384 1.34 times as long; a GRU of 256 units 0.81 and 0.94; Zen 5: a whole model of such GRUs
+    takes 0.83, and an LSTM of 256 units, which outgrows that share of its cache, 1.33 times as long).
     """
     target = planner.target
-    prefetch_distance = target.l2_bytes * tuning.RECURRENT_SHARE_OF_L2 if target.waits_for_l3 else target.l1_bytes
-    return (
-        recurrence is not None
-        and planner.choices.fixed24
-        and target.shifts_pairs
-        and recurrence.dtype == np.float32
-        and recurrence[0].nbytes > prefetch_distance
-        and batch == 1
-        and fit_24_bits(recurrence)
+    reads_fast = target.core.fmas * target.vector_bytes >= _MULTIPLIED_BYTES
+    outgrown = target.l2_bytes * tuning.RECURRENT_SHARE_OF_L2 if reads_fast else target.l1_bytes
+    if recurrence is None or not planner.choices.fixed24 or not target.shifts_pairs or batch != 1:
+        return False
+    if recurrence.dtype != np.float32 or recurrence[0].nbytes <= target.l1_bytes or not fit_24_bits(recurrence):
+        return False
+    usual = bool(recurrence[0].nbytes > outgrown)
+    return cheapest(
+        "recurrent weights",
+        lambda: "x".join(map(str, recurrence.shape)),
+        {usual: 1.0, not usual: _OTHER_FORM},
+        lambda fixed: "24-bit fixed-point numbers" if fixed else "float32",
     )
 
 

@@ -190,8 +190,13 @@ def _windows_fit(table: _Table, lanes: int, vectors: int) -> bool:
         growth = 1.5 if doubles else 1.0 if not_negative(table.output - table.length) else 0.0
     if not growth or table.maker.policy:
         return False
-    rounding = 0.0 if math.frexp(growth)[0] == 0.5 else 1e-3
-    return math.ceil((lanes - 1) / growth + rounding) + integers([table.taps])[0] <= vectors * lanes
+    apart, coordinates = (lanes - 1) / growth, table.maker.coordinates
+    if coordinates == "align_corners" and table.maker.scale is not None and growth < 2:
+        # There are fewer outputs than a scale gives, by a fraction: they lie further apart, most if they fill a vector.
+        apart = (lanes + 1) / growth - 1
+    exact = math.frexp(growth)[0] == 0.5 and coordinates not in ("align_corners", "half_pixel_symmetric")
+    rounding = 0.0 if exact else 1e-3
+    return math.ceil(apart + rounding) + integers([table.taps])[0] <= vectors * lanes
 
 
 def _resize_planes(planner: Planner, group: Group, computation: c.Resize, x: StridedTensor, vectors: int) -> None:

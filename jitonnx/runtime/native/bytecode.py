@@ -25,7 +25,7 @@ from ..layout import (
     Flags,
     Opcode,
 )
-from . import bytecode_loops, given_arrays, loop_instructions, watch
+from . import arrays, bytecode_loops, given_arrays, loop_instructions, watch
 from .functions import POINTER, WORD, FunctionBuilder
 
 
@@ -44,11 +44,6 @@ def define(module: llvm_ir.Module) -> None:
     _choose(module)
     _move(module)
     _chain(module)
-
-
-def _slot(code: FunctionBuilder, index: llvm_ir.Value) -> llvm_ir.Value:
-    """What a place of the list holds, borrowed."""
-    return code.call("PyList_GetItem", code["slots"], index)
 
 
 def _renew(module: llvm_ir.Module) -> None:
@@ -135,12 +130,12 @@ def _give_inputs(module: llvm_ir.Module) -> None:
     inputs, entry = code.pointer(link, LINK, "inputs"), code.pointer(link, LINK, "entry")
     with code.loop(0, code.word(entry, ENTRY, "input_count")) as index:
         given = code.item(inputs, CHAINED_INPUT, index)
-        array = _slot(code, code.word(given, CHAINED_INPUT, "slot"))
+        array = arrays.slot(code, code.word(given, CHAINED_INPUT, "slot"))
         with code.if_then(code.equal(code.word(given, CHAINED_INPUT, "made"), 0)):
             accepted = code.call("jitonnx_accepts", entry, index, array)
             with code.if_then(code.equal(accepted, 0), likely=False):
                 code.give(0)
-        code.store(code.word_at(code["bases"], index), code.load(code.at(array, ArrayField.DATA)))
+        code.store(code.word_at(code["bases"], index), arrays.data(code, array))
     code.give(1)
 
 
@@ -150,9 +145,7 @@ def _keep_outputs(module: llvm_ir.Module) -> None:
     link, made = code["link"], code["made"]
     places, entry = code.pointer(link, LINK, "outputs"), code.pointer(link, LINK, "entry")
     with code.loop(0, code.word(entry, ENTRY, "output_count")) as index:
-        array = code.call("PyList_GetItem", made, index)
-        code.call("Py_IncRef", array)
-        code.call("PyList_SetItem", code["slots"], code.load(code.word_at(places, index)), array)
+        arrays.share(code, code.load(code.word_at(places, index)), code.call("PyList_GetItem", made, index))
     code.call("Py_DecRef", made)
     code.give()
 
@@ -165,7 +158,7 @@ def _bind(module: llvm_ir.Module) -> None:
     variables = code.pointer(code["chain"], CHAIN, "variables")
     with code.loop(0, code.word(code["link"], LINK, "binding_count")) as index:
         binding = code.item(bindings, BINDING, index)
-        array = _slot(code, code.word(binding, BINDING, "slot"))
+        array = arrays.slot(code, code.word(binding, BINDING, "slot"))
         data = code.load(code.at(array, ArrayField.DATA), POINTER)
         wide = code.equal(code.word(binding, BINDING, "itemsize"), WORD_BYTES)
         value = code.variable(0)
@@ -185,8 +178,8 @@ def _bind(module: llvm_ir.Module) -> None:
         with code.if_then(code.build.and_(apart, code.build.not_(is_axis)), likely=False):
             code.give(0)
         with code.if_then(is_axis):
-            shape = code.load(code.at(array, ArrayField.SHAPE), POINTER)
-            code.store(value, code.load(code.word_at(shape, code.word(binding, BINDING, "place"))))
+            axis = code.word(binding, BINDING, "place")
+            code.store(value, code.load(code.word_at(arrays.sizes(code, array), axis)))
         with code.loop(0, code.word(binding, BINDING, "count")) as place:
             element(place)
             with code.if_then(code.compare(code.load(value), "<", 0), likely=False):
@@ -202,9 +195,7 @@ def _drop(module: llvm_ir.Module) -> None:
     code = FunctionBuilder(module, "void jitonnx_chain_drop(ptr chain, ptr link, ptr slots)")
     drops = code.pointer(code["link"], LINK, "drops")
     with code.loop(0, code.word(code["link"], LINK, "drop_count")) as index:
-        none = code.pointer(code["chain"], CHAIN, "none")
-        code.call("Py_IncRef", none)
-        code.call("PyList_SetItem", code["slots"], code.load(code.word_at(drops, index)), none)
+        arrays.share(code, code.load(code.word_at(drops, index)), code.pointer(code["chain"], CHAIN, "none"))
     code.give()
 
 
@@ -255,21 +246,19 @@ def _choose(module: llvm_ir.Module) -> None:
     """Which link follows a condition: the next if it holds, another if not."""
     code = FunctionBuilder(module, "i64 jitonnx_chain_choose(ptr link, ptr slots, i64 next)")
     link = code["link"]
-    array = _slot(code, code.word(link, LINK, "condition"))
-    condition = code.load_int(code.load(code.at(array, ArrayField.DATA), POINTER), 8)
-    holds = code.compare(condition, "!=", 0)
+    array = arrays.slot(code, code.word(link, LINK, "condition"))
+    holds = code.compare(arrays.first_element(code, array, 8), "!=", 0)
     code.give(code.build.select(holds, code["next"], code.word(link, LINK, "target")))
 
 
 def _move(module: llvm_ir.Module) -> None:
     """Have places of the list hold what others do: `inputs` to `outputs`."""
     code = FunctionBuilder(module, "void jitonnx_chain_move(ptr link, ptr slots)")
-    link, slots = code["link"], code["slots"]
+    link = code["link"]
     inputs, outputs = code.pointer(link, LINK, "inputs"), code.pointer(link, LINK, "outputs")
     with code.loop(0, code.word(link, LINK, "move_count")) as index:
-        array = _slot(code, code.word(code.item(inputs, CHAINED_INPUT, index), CHAINED_INPUT, "slot"))
-        code.call("Py_IncRef", array)
-        code.call("PyList_SetItem", slots, code.load(code.word_at(outputs, index)), array)
+        array = arrays.slot(code, code.word(code.item(inputs, CHAINED_INPUT, index), CHAINED_INPUT, "slot"))
+        arrays.share(code, code.load(code.word_at(outputs, index)), array)
     code.give()
 
 

@@ -10,6 +10,8 @@ carried lies in places of the list, whose arrays may be of other sizes each time
 
 from __future__ import annotations
 
+import functools
+
 from jitonnx.emit import llvm_ir
 
 from ..layout import (
@@ -19,12 +21,11 @@ from ..layout import (
     ITERATED_ELEMENT,
     ITERATED_ROW,
     LINK,
-    ArrayField,
     Opcode,
 )
-from . import watch
+from . import arrays, watch
 from .functions import POINTER, FunctionBuilder
-from .loop_instructions import NO_LIMIT
+from .trips import Trips
 
 _ROWS_AT_ONCE, _ROW_BYTES_AT_ONCE = 64, 1 << 26
 """Memory for stacked rows is taken for all iterations that there can be if it is not more than so many bytes, or rows
@@ -49,35 +50,16 @@ def _iterated(code: FunctionBuilder) -> llvm_ir.Value:
     return code.pointer(code["link"], LINK, "iterated")
 
 
-def _slot(code: FunctionBuilder, index: llvm_ir.Value) -> llvm_ir.Value:
-    """What a place of the list holds, borrowed."""
-    return code.call("PyList_GetItem", code["slots"], index)
-
-
 def _input(code: FunctionBuilder, iterated: llvm_ir.Value, index: llvm_ir.Value) -> llvm_ir.Value:
     """A row, or what is gone through, borrowed."""
-    return _slot(code, code.load(code.word_at(code.pointer(iterated, ITERATED, "inputs"), index)))
-
-
-def _data(code: FunctionBuilder, array: llvm_ir.Value) -> llvm_ir.Value:
-    """The address of an array's first element, a number."""
-    return code.load(code.at(array, ArrayField.DATA))
-
-
-def _sizes(code: FunctionBuilder, array: llvm_ir.Value) -> llvm_ir.Value:
-    return code.load(code.at(array, ArrayField.SHAPE), POINTER)
-
-
-def _copy(code: FunctionBuilder, target: llvm_ir.Value, source: llvm_ir.Value, nbytes: llvm_ir.Value) -> None:
-    """Copy between addresses that are numbers."""
-    code.call("memcpy", *(code.build.inttoptr(place, POINTER) for place in (target, source)), nbytes)
+    return arrays.slot(code, code.load(code.word_at(code.pointer(iterated, ITERATED, "inputs"), index)))
 
 
 def _item_bytes(module: llvm_ir.Module) -> None:
     """The bytes of an array's part behind its first `axes` axes."""
     code = FunctionBuilder(module, "i64 jitonnx_item_bytes(ptr array, i64 axes, i64 itemsize)")
-    nbytes, sizes = code.variable(code["itemsize"]), _sizes(code, code["array"])
-    with code.loop(code["axes"], code.load_int(code.at(code["array"], ArrayField.RANK), 32)) as axis:
+    nbytes, sizes = code.variable(code["itemsize"]), arrays.sizes(code, code["array"])
+    with code.loop(code["axes"], arrays.rank(code, code["array"])) as axis:
         code.store(nbytes, code.multiply(code.load(nbytes), code.load(code.word_at(sizes, axis))))
     code.give(code.load(nbytes))
 
@@ -85,8 +67,8 @@ def _item_bytes(module: llvm_ir.Module) -> None:
 def _same_items(module: llvm_ir.Module) -> None:
     """Whether an array has the shape of the rows of a stack."""
     code = FunctionBuilder(module, "i64 jitonnx_same_items(ptr array, ptr stack)")
-    sizes, rows = _sizes(code, code["array"]), _sizes(code, code["stack"])
-    with code.loop(0, code.load_int(code.at(code["array"], ArrayField.RANK), 32)) as axis:
+    sizes, rows = arrays.sizes(code, code["array"]), arrays.sizes(code, code["stack"])
+    with code.loop(0, arrays.rank(code, code["array"])) as axis:
         size, wanted = code.load(code.word_at(sizes, axis)), code.load(code.word_at(rows, code.add(axis, 1)))
         with code.if_then(code.compare(size, "!=", wanted), likely=False):
             code.give(0)
@@ -100,17 +82,7 @@ def _enter(module: llvm_ir.Module) -> None:
     first, entry = code.word(iterated, ITERATED, "first"), code.pointer(iterated, ITERATED, "entry")
     code.put(iterated, ITERATED, "number", first)
     code.put(iterated, ITERATED, "capacity", 0)
-    limit = code.variable(NO_LIMIT)
-
-    def read(name: str, width: int) -> llvm_ir.Value:
-        array = _slot(code, code.word(iterated, ITERATED, name))
-        return code.load_int(code.load(code.at(array, ArrayField.DATA), POINTER), width)
-
-    with code.if_then(code.compare(code.word(iterated, ITERATED, "trips"), ">=", 0)):
-        code.store(limit, read("trips", 64))
-    variable = code.word(iterated, ITERATED, "trip_variable")
-    with code.if_then(code.compare(variable, ">=", 0)):
-        code.store(limit, code.load(code.word_at(code.pointer(code["chain"], CHAIN, "variables"), variable)))
+    trips = Trips(code, iterated, ITERATED, functools.partial(arrays.slot, code))
     elements, rows = code.pointer(iterated, ITERATED, "elements"), code.word(iterated, ITERATED, "row_count")
     step = code.pointer(iterated, ITERATED, "step")
     with code.loop(0, code.word(iterated, ITERATED, "element_count")) as index:
@@ -119,27 +91,17 @@ def _enter(module: llvm_ir.Module) -> None:
         fits = code.call("jitonnx_accepts_any_length", entry, number, array)
         with code.if_then(code.equal(fits, 0), likely=False):
             code.give(-1)
-        sizes = _sizes(code, array)
+        sizes = arrays.sizes(code, array)
         with code.if_then(code.compare(code.word(element, ITERATED_ELEMENT, "scanned"), "!=", 0)):
-            length, known = code.load(sizes), code.compare(code.load(limit), "!=", NO_LIMIT)
-            with code.if_then(code.build.and_(known, code.compare(code.load(limit), "!=", length)), likely=False):
-                code.give(-1)
-            code.store(limit, length)
+            trips.scan(code.load(sizes), otherwise=-1)
         # Behind the shape of the number lie those of elements.
         pitch = code.word(step, ENTRY, "output_pitch")
         shape = code.at(code.pointer(step, ENTRY, "output_shapes"), code.multiply(code.add(index, 1), pitch))
-        rank = code.subtract(code.load_int(code.at(array, ArrayField.RANK), 32), 1)
+        rank = code.subtract(arrays.rank(code, array), 1)
         with code.loop(0, rank) as axis:
             code.store(code.word_at(shape, axis), code.load(code.word_at(sizes, code.add(axis, 1))))
-    code.put(iterated, ITERATED, "limit", code.load(limit))
-    begins = code.variable(code.build.zext(code.compare(first, "<", code.load(limit)), llvm_ir.IntType(64)))
-    with (
-        code.if_then(code.compare(code.word(iterated, ITERATED, "condition"), ">=", 0)),
-        code.if_then(code.equal(read("condition", 8), 0)),
-    ):
-        code.store(begins, 0)
-    some = code.compare(code.load(begins), "!=", 0)
-    code.give(code.build.select(some, code["next"], code.word(link, LINK, "target")))
+    code.put(iterated, ITERATED, "limit", trips.limit)
+    code.give(code.build.select(trips.begins(first), code["next"], code.word(link, LINK, "target")))
 
 
 def _elements(module: llvm_ir.Module) -> None:
@@ -156,23 +118,21 @@ def _elements(module: llvm_ir.Module) -> None:
     places = code.pointer(iterated, ITERATED, "slots")
 
     def keep(index: llvm_ir.Value) -> None:
-        array = code.call("PyList_GetItem", made, index)
-        code.call("Py_IncRef", array)
-        code.call("PyList_SetItem", slots, code.load(code.word_at(places, index)), array)
+        arrays.share(code, code.load(code.word_at(places, index)), code.call("PyList_GetItem", made, index))
 
     keep(code.number(0))
     with code.loop(0, code.word(iterated, ITERATED, "element_count")) as index:
         element, array = code.item(elements, ITERATED_ELEMENT, index), _input(code, iterated, code.add(rows, index))
-        length = code.load(_sizes(code, array))
+        length = code.load(arrays.sizes(code, array))
         from_end = code.compare(code.word(element, ITERATED_ELEMENT, "back"), "!=", 0)
         position = code.build.select(from_end, code.subtract(code.subtract(length, 1), number), number)
         with code.if_then(code.compare(position, ">=", length), likely=False):
             code.call("Py_DecRef", made)
             code.give(0)
         nbytes = code.call("jitonnx_item_bytes", array, 1, code.word(element, ITERATED_ELEMENT, "itemsize"))
-        source = code.add(_data(code, array), code.multiply(position, nbytes))
+        source = code.add(arrays.data(code, array), code.multiply(position, nbytes))
         behind = code.add(index, 1)
-        _copy(code, code.load(code.word_at(addresses, behind)), source, nbytes)
+        arrays.copy(code, code.load(code.word_at(addresses, behind)), source, nbytes)
         keep(behind)
     code.call("Py_DecRef", made)
     code.give(code.call("jitonnx_chain_bind", code["chain"], code["link"], slots))
@@ -195,7 +155,7 @@ def _capacity(module: llvm_ir.Module) -> None:
 def _grow(module: llvm_ir.Module) -> None:
     """Have memory for more rows, of the shapes that this iteration gives; 0 if there is not enough."""
     code = FunctionBuilder(module, "i64 jitonnx_iterated_grow(ptr link, ptr slots)")
-    iterated, slots = _iterated(code), code["slots"]
+    iterated = _iterated(code)
     entry, rows = code.pointer(iterated, ITERATED, "entry"), code.pointer(iterated, ITERATED, "rows")
     shapes, pitch = code.pointer(entry, ENTRY, "output_shapes"), code.word(entry, ENTRY, "output_pitch")
     before, count = code.word(iterated, ITERATED, "capacity"), code.word(iterated, ITERATED, "row_count")
@@ -209,8 +169,8 @@ def _grow(module: llvm_ir.Module) -> None:
     with code.loop(0, count) as index:
         array, shape = _input(code, iterated, index), code.at(shapes, code.multiply(index, pitch))
         code.store(shape, capacity)
-        with code.loop(0, code.load_int(code.at(array, ArrayField.RANK), 32)) as axis:
-            code.store(code.word_at(shape, code.add(axis, 1)), code.load(code.word_at(_sizes(code, array), axis)))
+        with code.loop(0, arrays.rank(code, array)) as axis:
+            code.store(code.word_at(shape, code.add(axis, 1)), code.load(code.word_at(arrays.sizes(code, array), axis)))
     addresses = code.pointer(iterated, ITERATED, "addresses")
     made = code.call("jitonnx_make_outputs", entry, addresses)
     with code.if_then(code.is_null(made), likely=False):
@@ -220,12 +180,10 @@ def _grow(module: llvm_ir.Module) -> None:
         row = code.item(rows, ITERATED_ROW, index)
         place = code.word(row, ITERATED_ROW, "stack")
         with code.if_then(code.compare(before, ">", 0)):
-            stack = _slot(code, place)
+            stack = arrays.slot(code, place)
             nbytes = code.call("jitonnx_item_bytes", stack, 0, code.word(row, ITERATED_ROW, "itemsize"))
-            _copy(code, code.load(code.word_at(addresses, index)), _data(code, stack), nbytes)
-        larger = code.call("PyList_GetItem", made, index)
-        code.call("Py_IncRef", larger)
-        code.call("PyList_SetItem", slots, place, larger)
+            arrays.copy(code, code.load(code.word_at(addresses, index)), arrays.data(code, stack), nbytes)
+        arrays.share(code, place, code.call("PyList_GetItem", made, index))
     code.call("Py_DecRef", made)
     code.put(iterated, ITERATED, "capacity", capacity)
     code.give(1)
@@ -243,7 +201,7 @@ def _stack(module: llvm_ir.Module) -> None:
         with code.if_then(code.equal(code.call("jitonnx_accepts_any_length", entry, index, array), 0), likely=False):
             code.give(0)
         with code.if_then(code.compare(capacity, ">", 0)):
-            stack = _slot(code, code.word(code.item(rows, ITERATED_ROW, index), ITERATED_ROW, "stack"))
+            stack = arrays.slot(code, code.word(code.item(rows, ITERATED_ROW, index), ITERATED_ROW, "stack"))
             with code.if_then(code.equal(code.call("jitonnx_same_items", array, stack), 0), likely=False):
                 code.give(0)
     with (
@@ -253,12 +211,13 @@ def _stack(module: llvm_ir.Module) -> None:
         code.give(0)
     with code.loop(0, count) as index:
         row, array = code.item(rows, ITERATED_ROW, index), _input(code, iterated, index)
-        stack = _slot(code, code.word(row, ITERATED_ROW, "stack"))
+        stack = arrays.slot(code, code.word(row, ITERATED_ROW, "stack"))
         nbytes = code.call("jitonnx_item_bytes", array, 0, code.word(row, ITERATED_ROW, "itemsize"))
         from_end = code.compare(code.word(row, ITERATED_ROW, "back"), "!=", 0)
         last = code.subtract(code.word(iterated, ITERATED, "capacity"), 1)
         at = code.build.select(from_end, code.subtract(last, position), position)
-        _copy(code, code.add(_data(code, stack), code.multiply(at, nbytes)), _data(code, array), nbytes)
+        target = code.add(arrays.data(code, stack), code.multiply(at, nbytes))
+        arrays.copy(code, target, arrays.data(code, array), nbytes)
     code.give(1)
 
 
@@ -274,10 +233,11 @@ def _repeat(module: llvm_ir.Module) -> None:
     with code.if_then(code.compare(number, ">=", code.word(iterated, ITERATED, "limit"))):
         code.give(code["next"])
     again = code.word(iterated, ITERATED, "again")
-    with code.if_then(code.compare(again, ">=", 0)):
-        told = code.load_int(code.load(code.at(_slot(code, again), ArrayField.DATA), POINTER), 8)
-        with code.if_then(code.equal(told, 0)):
-            code.give(code["next"])
+    with (
+        code.if_then(code.compare(again, ">=", 0)),
+        code.if_then(code.equal(arrays.first_element(code, arrays.slot(code, again), 8), 0)),
+    ):
+        code.give(code["next"])
     code.give(code.word(link, LINK, "target"))
 
 
@@ -303,26 +263,17 @@ def _finish(module: llvm_ir.Module) -> None:
             code.give(0)
         with code.loop(0, count) as index:
             place = code.word(code.item(rows, ITERATED_ROW, index), ITERATED_ROW, "output")
-            array = code.call("PyList_GetItem", made, index)
-            code.call("Py_IncRef", array)
-            code.call("PyList_SetItem", slots, place, array)
+            arrays.share(code, place, code.call("PyList_GetItem", made, index))
         code.call("Py_DecRef", made)
     with code.if_then(code.compare(done, ">", 0)), code.loop(0, count) as index:
         row = code.item(rows, ITERATED_ROW, index)
-        stack, array = _slot(code, code.word(row, ITERATED_ROW, "stack")), code.variable(0)
-        with code.build.if_else(code.compare(done, "<", capacity), likely=False) as (fewer, all_of_them):
-            with fewer:
-                code.build.store(code.call("PySequence_GetSlice", stack, 0, done), array)
-            with all_of_them:
-                code.call("Py_IncRef", stack)
-                code.build.store(stack, array)
-        with code.if_then(code.is_null(code.load(array, POINTER)), likely=False):
+        stack = arrays.slot(code, code.word(row, ITERATED_ROW, "stack"))
+        array = arrays.beginning(code, stack, done, capacity)
+        with code.if_then(code.is_null(array), likely=False):
             code.call("PyErr_Clear")
             code.give(0)
-        none = code.pointer(code["chain"], CHAIN, "none")
-        code.call("Py_IncRef", none)
-        code.call("PyList_SetItem", slots, code.word(row, ITERATED_ROW, "output"), code.load(array, POINTER))
-        code.call("PyList_SetItem", slots, code.word(row, ITERATED_ROW, "stack"), none)
+        arrays.fill(code, code.word(row, ITERATED_ROW, "output"), array)
+        arrays.share(code, code.word(row, ITERATED_ROW, "stack"), code.pointer(code["chain"], CHAIN, "none"))
     code.give(code.call("jitonnx_chain_bind", code["chain"], code["link"], slots))
 
 

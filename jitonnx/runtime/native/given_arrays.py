@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from jitonnx.emit import llvm_ir
 
-from ..layout import CHAINED_INPUT, ENTRY, INSTANTIATION, LINK, ArrayField
+from ..layout import CHAINED_INPUT, ENTRY, INSTANTIATION, LINK
+from . import arrays
 from .functions import WORD, FunctionBuilder
 
 
@@ -15,17 +16,12 @@ def define(module: llvm_ir.Module) -> None:
     _given(module)
 
 
-def _slot(code: FunctionBuilder, index: llvm_ir.Value) -> llvm_ir.Value:
-    """What a place of the list holds, borrowed."""
-    return code.call("PyList_GetItem", code["slots"], index)
-
-
 def _sizes(module: llvm_ir.Module) -> None:
     """Give variables the sizes of inputs; 0 if one of these is no array that kernels could read where it lies."""
     code = FunctionBuilder(module, "i64 jitonnx_chain_sizes(ptr chain, ptr link, ptr slots)")
     entry, inputs = code.pointer(code["link"], LINK, "entry"), code.pointer(code["link"], LINK, "inputs")
     with code.loop(0, code.word(entry, ENTRY, "input_count")) as index:
-        array = _slot(code, code.word(code.item(inputs, CHAINED_INPUT, index), CHAINED_INPUT, "slot"))
+        array = arrays.slot(code, code.word(code.item(inputs, CHAINED_INPUT, index), CHAINED_INPUT, "slot"))
         fits = code.call("jitonnx_accepts_any_length", entry, index, array)
         with code.if_then(code.equal(fits, 0), likely=False):
             code.give(0)
@@ -72,7 +68,7 @@ def _given(module: llvm_ir.Module) -> None:
     lengths = code.word_at(limits, first)
     with code.loop(0, code.word(entry, ENTRY, "output_count")) as index:
         place = code.load(code.word_at(places, index))
-        array = _slot(code, place)
+        array = arrays.slot(code, place)
         base = code.word_at(bases, code.add(count, index))
         is_new = code.equal(code.build.ptrtoint(array, WORD), code.word(entry, ENTRY, "none"))
         with code.build.if_else(is_new) as (new, given):
@@ -81,13 +77,13 @@ def _given(module: llvm_ir.Module) -> None:
                 with code.if_then(code.is_null(made), likely=False):
                     code.call("PyErr_Clear")  # Python says for which output there is no memory
                     code.give(0)
-                code.store(base, code.load(code.at(made, ArrayField.DATA)))
-                code.call("PyList_SetItem", code["slots"], place, made)
+                code.store(base, arrays.data(code, made))
+                arrays.fill(code, place, made)
             with given:
                 fits = code.call("jitonnx_accepts_output", entry, index, array)
                 with code.if_then(code.equal(fits, 0), likely=False):
                     code.give(0)
-                code.store(base, code.load(code.at(array, ArrayField.DATA)))
+                code.store(base, arrays.data(code, array))
                 apart = code.call("jitonnx_are_apart", link, index, bases, lengths)
                 with code.if_then(code.equal(apart, 0), likely=False):
                     code.give(0)

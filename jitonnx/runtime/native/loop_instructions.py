@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from jitonnx.emit import llvm_ir
 
 from ..layout import (
@@ -14,16 +16,13 @@ from ..layout import (
     LOOP_OPERAND,
     LOOP_RESULT,
     LOOPED,
-    ArrayField,
     LoopEnd,
     LoopGives,
     Opcode,
 )
-from . import watch
+from . import arrays, watch
 from .functions import POINTER, FunctionBuilder
-
-NO_LIMIT = 1 << 62
-"""More iterations than there can be."""
+from .trips import Trips
 
 
 def define(module: llvm_ir.Module) -> None:
@@ -57,56 +56,38 @@ def _read(module: llvm_ir.Module) -> None:
         fits = code.call("jitonnx_accepts_any_length", entry, index, array)
         with code.if_then(code.equal(fits, 0), likely=False):
             code.give(0)
-        code.store(code.word_at(addresses, index), code.load(code.at(array, ArrayField.DATA)))
+        code.store(code.word_at(addresses, index), arrays.data(code, array))
     code.give(1)
 
 
 def _array(code: FunctionBuilder, inputs: llvm_ir.Value, index: llvm_ir.Value) -> llvm_ir.Value:
     """An input, borrowed."""
     slot = code.word(code.item(inputs, CHAINED_INPUT, index), CHAINED_INPUT, "slot")
-    return code.call("PyList_GetItem", code["slots"], slot)
+    return arrays.slot(code, slot)
 
 
 def _limit(module: llvm_ir.Module) -> None:
     """How many iterations there are at most; 0 if Python has to do the loop: none, or more than there is room for."""
     code = FunctionBuilder(module, "i64 jitonnx_loop_limit(ptr chain, ptr link, ptr slots)")
-    looped = _looped(code)
-    inputs, addresses = code.pointer(code["link"], LINK, "inputs"), code.pointer(looped, LOOPED, "addresses")
+    looped, inputs = _looped(code), code.pointer(code["link"], LINK, "inputs")
     first = code.word(looped, LOOPED, "first")
-
-    def value_of(name: str, width: int) -> llvm_ir.Value:
-        place = code.load(code.word_at(addresses, code.word(looped, LOOPED, name)), POINTER)
-        return code.load_int(place, width)
-
-    with (
-        code.if_then(code.compare(code.word(looped, LOOPED, "condition"), ">=", 0)),
-        code.if_then(code.equal(value_of("condition", 8), 0)),
-    ):
+    trips = Trips(code, looped, LOOPED, functools.partial(_array, code, inputs))
+    with code.if_then(code.build.not_(trips.begins(first)), likely=False):
         code.give(0)
-    limit = code.variable(NO_LIMIT)
-    with code.if_then(code.compare(code.word(looped, LOOPED, "trips"), ">=", 0)):
-        code.store(limit, code.subtract(value_of("trips", 64), first))
-    variable = code.word(looped, LOOPED, "trip_variable")
-    with code.if_then(code.compare(variable, ">=", 0)):
-        count = code.load(code.word_at(code.pointer(code["chain"], CHAIN, "variables"), variable))
-        code.store(limit, code.subtract(count, first))
     lengths = code.pointer(looped, LOOPED, "lengths")
     with code.loop(0, code.word(looped, LOOPED, "length_count")) as index:
         one = code.item(lengths, LOOP_LENGTH, index)
         array = _array(code, inputs, code.word(one, LOOP_LENGTH, "input"))
-        length = code.load(code.load(code.at(array, ArrayField.SHAPE), POINTER))
+        length = code.load(arrays.sizes(code, array))
         with code.build.if_else(code.compare(code.word(one, LOOP_LENGTH, "scanned"), "!=", 0)) as (scanned, followed):
             with scanned:
-                known = code.compare(code.load(limit), "!=", NO_LIMIT)
-                other = code.build.and_(known, code.compare(code.load(limit), "!=", length))
-                with code.if_then(other, likely=False):
-                    code.give(0)
-                code.store(limit, length)
-            with followed, code.if_then(code.compare(code.add(code.load(limit), first), ">", length), likely=False):
+                trips.scan(length, otherwise=0)
+            with followed, code.if_then(code.compare(trips.limit, ">", length), likely=False):
                 code.give(0)
-    with code.if_then(code.compare(code.load(limit), ">", code.word(looped, LOOPED, "most")), likely=False):
+    count = code.subtract(trips.limit, first)
+    with code.if_then(code.compare(count, ">", code.word(looped, LOOPED, "most")), likely=False):
         code.give(0)
-    code.give(code.larger(code.load(limit), 0))
+    code.give(code.larger(count, 0))
 
 
 def _fill(module: llvm_ir.Module) -> None:
@@ -153,11 +134,7 @@ def _hand_on(module: llvm_ir.Module) -> None:
             take(code.call("PyList_GetItem", made, code.build.select(odd, one, other)))
         with code.if_then(code.equal(kind, LoopGives.ROWS)):
             rows = code.call("PyList_GetItem", made, one)
-            with code.build.if_else(code.compare(count, "<", code["limit"]), likely=False) as (fewer, all_of_them):
-                with fewer:
-                    code.build.store(code.call("PySequence_GetSlice", rows, 0, count), array)
-                with all_of_them:
-                    take(rows)
+            code.build.store(arrays.beginning(code, rows, count, code["limit"]), array)
         with code.if_then(code.equal(kind, LoopGives.LAST)):
             take(code.call("PyList_GetItem", made, one))
             target, begin = (code.load(code.word_at(behind, number)) for number in (one, other))
@@ -165,11 +142,10 @@ def _hand_on(module: llvm_ir.Module) -> None:
             backwards = code.compare(back, "!=", 0)
             number = code.build.select(backwards, code.subtract(code["limit"], count), code.subtract(count, 1))
             source = code.add(begin, code.multiply(number, nbytes))
-            addressed = (code.build.inttoptr(place, POINTER) for place in (target, source))
-            code.call("memcpy", *addressed, nbytes)
+            arrays.copy(code, target, source, nbytes)
         with code.if_then(code.is_null(code.load(array, POINTER)), likely=False):
             code.give(0)
-        code.call("PyList_SetItem", code["slots"], code.load(code.word_at(places, index)), code.load(array, POINTER))
+        arrays.fill(code, code.load(code.word_at(places, index)), code.load(array, POINTER))
     code.give(1)
 
 

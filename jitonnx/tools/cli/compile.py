@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jitonnx.tools.cli.common import add_inputs, add_model, session_of
 
 if TYPE_CHECKING:
-    from jitonnx.api.inputs import Size
+    from jitonnx.api.inputs import Shape, Size
+    from jitonnx.api.session import InferenceSession
 
 
 def add(subparsers: Any) -> None:
@@ -27,6 +30,13 @@ def add(subparsers: Any) -> None:
         default="host",
         metavar="NAME",
         help="the CPU to compile for, by LLVM's name: x86-64-v3, x86-64-v4, haswell, znver4, ... (default: this one)",
+    )
+    parser.add_argument(
+        "--tune",
+        type=float,
+        metavar="SECONDS",
+        help="measure on this machine for about so long which kernels are fastest, on random inputs of the first "
+        "shapes or the first --calibration, and take these (default: kernels are chosen by estimated cost)",
     )
     parser.set_defaults(command=main)
 
@@ -51,11 +61,32 @@ def main(options: argparse.Namespace) -> None:
     if chosen[0][0].assumed:
         names = ", ".join(chosen[0][0].assumed)
         raise InvalidArgument(f"say for which sizes to compile {names}: --shape INPUT=1,2,3 or --dim NAME=1")
+    if options.tune:
+        session = _tuned(options, session, chosen[0][1].shapes)
     written = session.save(options.output, [joined(low.shapes, high.shapes) for low, high in chosen])
     for low, high in chosen:
         shapes = (f"{name} {range_text(low.shapes[name], high.shapes[name])}" for name in low.shapes)
         print("compiled for " + ", ".join(shapes))
     print(f"{options.output}: {nbytes(written)}")
+
+
+def _tuned(options: argparse.Namespace, session: InferenceSession, shapes: Mapping[str, Shape]) -> InferenceSession:
+    """A session for the same model with the kernels that were measured to be fastest for these shapes."""
+    import numpy as np
+
+    from jitonnx.api.entries import CALIBRATION, CPU_NAME, KEEP_MODEL, TUNE
+    from jitonnx.api.inputs import random_feeds
+
+    # Not kept under the name of a file of inputs that is gone by the next start.
+    entries = {CPU_NAME: options.cpu, TUNE: str(options.tune), KEEP_MODEL: "0"}
+    with tempfile.TemporaryDirectory() as folder:
+        if not options.calibration:
+            feeds = random_feeds(session.compiled_model.description.inputs, shapes)
+            entries[CALIBRATION] = os.path.join(folder, "feeds.npz")
+            np.savez(entries[CALIBRATION], **feeds)  # type: ignore[arg-type]
+        tuned = session_of(options, entries)
+    print(tuned.tuning)
+    return tuned
 
 
 def shape_sets(given: Sequence[tuple[str, tuple[Size, ...]]]) -> list[dict[str, tuple[Size, ...]]]:

@@ -1,12 +1,16 @@
 """Attention with caches and rotary embeddings of com.microsoft, against onnxruntime."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.ops.harness import Case, check, check_refused
+from jitonnx import InferenceSession
+from jitonnx.engine.interpreter import evaluate
+from jitonnx.model import load
+from tests.ops.harness import Case, build, check, check_refused, needs_onnxruntime, run_onnxruntime
 from tests.ops.harness import case as any_case
 
 case = partial(any_case, domain="com.microsoft", rtol=1e-4, atol=1e-4)
@@ -280,7 +284,35 @@ def test_attention(case: Case) -> None:
     check(case)
 
 
+@needs_onnxruntime("1.32")
+@pytest.mark.parametrize("rotary", [0, 16])
+def test_padded_chunks(rotary: int) -> None:
+    """query_seqlens: rows of a chunk that are there, of a first chunk, a later one, one without padding and none."""
+    chunk = attention(4, 3, [2, 6, 5, 4], 9, packed=False, rotary=rotary, do_rotary=int(rotary > 0))
+    counts = np.array([2, 1, 3, 0], np.int32)
+    inputs = (*with_counts(chunk).inputs[:-1], counts)
+    model = build(replace(chunk, inputs=inputs))
+    feeds = {f"x{i}": x for i, x in enumerate(inputs) if x is not None and i not in chunk.constants}
+    expected = run_onnxruntime(model, feeds)
+    assert expected is not None
+    results = InferenceSession(model.SerializeToString()).run(None, feeds)
+    evaluated = evaluate(load(model).graph, feeds)
+    for given in (results, evaluated):
+        for row, (count, length) in enumerate(zip(counts, (2, 6, 5, 4), strict=True)):
+            np.testing.assert_allclose(given[0][row, :count], expected[0][row, :count], rtol=1e-4, atol=1e-4)
+            for present, right in zip(given[1:], expected[1:], strict=True):
+                np.testing.assert_allclose(present[row, :, :length], right[row, :, :length], rtol=1e-4, atol=1e-5)
+
+
+def with_counts(chunk: Case) -> Case:
+    """The attention with query_seqlens."""
+    rows = len(chunk.inputs[0])  # type: ignore[arg-type]
+    inputs = (*chunk.inputs, *(None,) * (16 - len(chunk.inputs)), np.ones(rows, np.int32))
+    return replace(chunk, inputs=inputs)
+
+
 REFUSED = [
+    (with_counts(attention(1, 5, [5], None)), "query_seqlens needs past_key"),
     (attention(1, 5, [5], None, heads=(3, 2)), "do not divide among"),
     (heads(normal(2, 5, 4, 3, 16)), "give the three apart"),
     (heads(Q, KEY, VALUE, None, np.array([5, 7], np.int32)), r"key_padding_mask \[batch\]"),

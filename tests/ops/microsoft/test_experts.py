@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.ops.harness import Case, check, check_refused, retyped
+from jitonnx import InferenceSession
+from tests.ops.harness import Case, build, check, check_refused, needs_onnxruntime, retyped, run_onnxruntime
 from tests.ops.harness import case as any_case
 
 case = partial(any_case, domain="com.microsoft", rtol=1e-4, atol=1e-4)
@@ -86,9 +87,45 @@ REFUSED = [
     (quantized(bits=2), "2 bits"),
     (quantized(quant_type="fp8"), "quant_type is 'fp8'"),
     (case("MoE", 1, X, ROUTER, *GATED, activation_type="swiglu"), "swiglu_fusion is 0"),
+    (case("MoE", 1, X, ROUTER, *GATED, swiglu_limit_after_activation=1), "swiglu_limit_after_activation"),
+    (case("MoEGroupRouter", 1, X, normal(16), top_k=9, n_group=4, topk_group=2), "top_k 9 of 2 groups of 4"),
+    (case("MoEGroupRouter", 1, X, normal(16), top_k=2, n_group=3), "n_group 3"),
 ]
 
 
 @pytest.mark.parametrize(("case", "text"), REFUSED, ids=str)
 def test_refused(case: Case, text: str) -> None:
     check_refused(case, text)
+
+
+LOGITS, EXPERT_BIAS = normal(2, 3, 12), normal(12) * 0.3
+GROUPED = {"top_k": 4, "n_group": 4, "topk_group": 2}
+ROUTERS: list[Case] = [
+    case("MoEGroupRouter", 1, LOGITS, EXPERT_BIAS, **GROUPED),
+    case("MoEGroupRouter", 1, LOGITS[0], EXPERT_BIAS, **{**GROUPED, "group_topk": 9}, router_sentinel=-5.0),
+    case("MoEGroupRouter", 1, LOGITS, EXPERT_BIAS, top_k=3),
+    case("MoEGroupRouter", 1, np.zeros((1, 12), np.float32), np.zeros(12, np.float32), **GROUPED),
+    *retyped(case("MoEGroupRouter", 1, LOGITS, EXPERT_BIAS, **GROUPED, constants=(1,), widen=False), np.float16),
+]
+
+
+@needs_onnxruntime("1.32")
+@pytest.mark.parametrize("case", ROUTERS, ids=str)
+def test_routers(case: Case) -> None:
+    check(case)
+
+
+@needs_onnxruntime("1.32")
+@pytest.mark.parametrize("projected", [False, True])
+def test_full_scores(projected: bool) -> None:
+    """selection_scores and router_weights, without router_probs."""
+    x = normal(3, 256 if projected else 12)
+    given = [x, EXPERT_BIAS, *([normal(12, 256) * np.float32(0.05)] if projected else [])]
+    model = build(case("MoEGroupRouter", 1, *given, top_k=3, outputs=3))
+    model.graph.node[0].output[0] = ""
+    del model.graph.output[0]
+    feeds = {f"x{i}": one for i, one in enumerate(given)}
+    expected = run_onnxruntime(model, feeds)
+    assert expected is not None
+    for result, right in zip(InferenceSession(model.SerializeToString()).run(None, feeds), expected, strict=True):
+        np.testing.assert_allclose(result, right, rtol=1e-5, atol=1e-5)

@@ -61,6 +61,7 @@ def test_linear_attention(case: Case) -> None:
 REFUSED = [
     (case("CausalConvWithState", 1, normal(2, 4, 5, 5), normal(4, 1, 2, 2), outputs=2, ndim=2), "ndim is 2"),
     (case("CausalConvWithState", 1, X, WEIGHT, outputs=2, state_window=2), "state_window 2"),
+    (case("CausalConvWithState", 1, ROWS, WEIGHT, outputs=2, channels_last=1, state_length=4), "state_length"),
     (case("CausalConvWithState", 1, X, WEIGHT, outputs=2, dilation=0), "dilation is 0"),
     (case("CausalConvWithState", 1, X, WEIGHT, outputs=2, activation="relu"), "activation 'relu'"),
     (case("CausalConvWithState", 1, X, WEIGHT, None, X, outputs=2, dilation=2), "past_state is"),

@@ -7,7 +7,6 @@ inputs Python does the loop; those that come twice in a row take the place of th
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,13 +17,14 @@ from jitonnx.ir.graph import Value
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.onnx.control_flow import Scan
 from jitonnx.runtime.layout import WORD_BYTES, LoopGives
-from jitonnx.runtime.loop_instructions import ANY, ArrayType, LoopOperand, NativeLoop, Result
+from jitonnx.runtime.loop_instructions import LoopOperand, NativeLoop, Result
+from jitonnx.runtime.native_memory import ANY, ArrayType
 from jitonnx.support import fork_safety
 from jitonnx.support.records import NamedTuple
 
 if TYPE_CHECKING:
     from jitonnx.engine.bytecode import StepContext, VariableScope, Writer
-    from jitonnx.engine.loops import Iteration, LoopStep
+    from jitonnx.engine.loops.step import Iteration, LoopStep
 
 NO_LIMIT = 1 << 62
 MOST_ROW_BYTES = 1 << 26
@@ -44,7 +44,7 @@ class ObservedLoop(NamedTuple):
         return [(one.dtype.num, one.shape) for one in self.types], self.sizes
 
 
-class LoopInstructions:
+class ObservedLoops:
     """The links of one loop."""
 
     def __init__(self, step: LoopStep) -> None:
@@ -56,8 +56,8 @@ class LoopInstructions:
         if first is not None and not is_scan and first.constant is None and first.contents is not None:
             self._trip_count = None if first.measured else first
         arguments = [value for value in node.arguments if value not in (None, self._trip_count)]
-        captured = [outer for outer, _ in step.captures]
-        self.inputs: tuple[Value, ...] = (*filter(None, arguments), *captured, *(outer for outer, *_ in step.followed))
+        followed = [outer for outer, _ in step.followed]
+        self.inputs: tuple[Value, ...] = (*filter(None, arguments), *step.captured, *followed)
         place = 0
         self._arguments: list[int] = []
         """Which input each argument of the node is, -1 for absent ones."""
@@ -65,12 +65,14 @@ class LoopInstructions:
             read = value not in (None, self._trip_count)
             self._arguments.append(place if read else -1)
             place += read
-        self._captured, self._followed = place, place + len(captured)
-        carried = len(step.state_places)
+        self._captured, self._followed = place, place + len(step.captured)
+        carried = len(step.parts.carried)
         self._states = self._arguments[:carried] if is_scan else self._arguments[2 : 2 + carried]
         self._scanned = self._arguments[carried:] if is_scan else []
         head = [] if is_scan else self._arguments[:2]
         self._trips, self._condition = ([*head, -1, -1])[:2]
+        self._reads = [*self._states, *range(self._captured, len(self.inputs)), *self._scanned]
+        """Which input is each of what the step reads."""
         shapes = [value.type.shape or () for value in node.outputs if isinstance(value.type, TensorType)]
         found = set().union(*(dims.variables(size) for shape in shapes for size in shape))
         self._names = sorted(found | set(step.outer_names))
@@ -90,14 +92,6 @@ class LoopInstructions:
         contents = None if self._trip_count is None else self._trip_count.contents
         trips = None if contents is None else contents.reshape(-1)[0]
         writer.loop(self._step, self.inputs, self._compared, trips, scope, context)
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether native code goes through everything as it lies."""
-        operator = self._step.node.operator
-        if not isinstance(operator, Scan):
-            return True
-        return not any(operator.scan_input_axes or ()) and not any(operator.scan_output_axes or ())
 
     def version(self) -> int:
         """How often a link was made for other inputs; 0: it is not known how to do any. Of a loop whose iterations are
@@ -152,19 +146,12 @@ class LoopInstructions:
         words = step.words()
         outputs: list[ArrayType] = []
         operands: list[LoopOperand] = []
-        for place, number in [*zip(step.state_places, self._states, strict=True)]:
-            if place is not None:
-                operands.append(LoopOperand(words.base(place), number))
-        for number, (_, place) in enumerate(step.captures, self._captured):
-            operands.append(LoopOperand(words.base(place), number))
-        for number, (_, place, _) in enumerate(step.followed, self._followed):
-            stride = words.strides[place] = _row_bytes(seen.types[number])
-            operands.append(LoopOperand(words.base(place), number, step.first * stride))
-        for place, number, back in zip(step.scan_places, self._scanned, step.reads_back, strict=True):
-            if place is not None:
-                stride = _row_bytes(seen.types[number])
-                words.strides[place] = -stride if back else stride
-                operands.append(LoopOperand(words.base(place), number, 0, stride if back else 0))
+        for read, number in zip(step.reads, self._reads, strict=True):
+            if read is not None:
+                stride = seen.types[number].item_bytes if read.moves else 0
+                words.strides[read.place] = -stride if read.back else stride
+                back = stride if read.back else 0
+                operands.append(LoopOperand(words.base(read.place), number, step.parts.first * stride, back))
         for index, ((given, made), dtype) in enumerate(zip(step.pairs, step.kinds, strict=True)):
             operands.append(LoopOperand(words.base(made), inputs + len(outputs)))
             operands.append(LoopOperand(words.spare(index), inputs + len(outputs) + 1))
@@ -176,14 +163,14 @@ class LoopInstructions:
         outputs += [ArrayType(step.row_kinds[row], iteration.rows[row]) for _, row in step.stacked]
         first_row = len(outputs)
         for number, (dtype, shape, back) in enumerate(
-            zip(step.row_kinds, iteration.rows, step.writes_back, strict=True)
+            zip(step.row_kinds, iteration.rows, step.parts.rows_backwards, strict=True)
         ):
             place, rows = step.row_place + number, ArrayType(dtype, (ANY, *shape))
-            stride = _row_bytes(rows)
+            stride = rows.item_bytes
             words.strides[place] = -stride if back else stride
             operands.append(LoopOperand(words.base(place), inputs + len(outputs), 0, stride if back else 0))
             outputs.append(rows)
-        row_bytes = sum(map(_row_bytes, outputs[first_row:]))
+        row_bytes = sum(one.item_bytes for one in outputs[first_row:])
         words.begin(iteration.loadable)
         return NativeLoop(
             step.frames,
@@ -199,7 +186,7 @@ class LoopInstructions:
             self._trips,
             trip_variable,
             self._condition,
-            step.first,
+            step.parts.first,
             MOST_ROW_BYTES // row_bytes if row_bytes else NO_LIMIT,
             known,
             (words, iteration),
@@ -216,14 +203,11 @@ class LoopInstructions:
                 results.append(Result(LoopGives.EITHER, buffers[place], buffers[place] + 1))
             elif place in stacks:
                 copy, row = stacks[place]
-                nbytes = _row_bytes(outputs[first_row + row])
-                results.append(Result(LoopGives.LAST, copy, first_row + row, int(step.writes_back[row]), nbytes))
+                nbytes = outputs[first_row + row].item_bytes
+                results.append(
+                    Result(LoopGives.LAST, copy, first_row + row, int(step.parts.rows_backwards[row]), nbytes)
+                )
             else:
                 results.append(Result(LoopGives.GIVEN, number))
         results += [Result(LoopGives.ROWS, first_row + row) for row in range(len(step.row_kinds))]
         return results[: len(step.node.outputs)]
-
-
-def _row_bytes(tensor: ArrayType) -> int:
-    """The bytes of an element of what is gone through."""
-    return math.prod(tensor.shape[1:]) * tensor.dtype.itemsize

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from jitonnx.engine.loops import wanted
+from jitonnx.engine.loops.step import wanted
 from jitonnx.engine.partition import host_nodes, partition
 from jitonnx.engine.planning import extracted, plan_native
 from jitonnx.engine.schedule_plan import IndexedCapture, LoopNode

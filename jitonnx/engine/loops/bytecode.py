@@ -20,7 +20,7 @@ from jitonnx.ir.dims import DimLike
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Binding, Node, Value
 from jitonnx.ir.types import TensorType
-from jitonnx.ops.onnx.control_flow import Loop, Parts, Scan
+from jitonnx.ops.onnx.control_flow import Parts
 from jitonnx.plan.size_tracing import Section, Written
 from jitonnx.runtime.bytecode import BoundVariable, LoopInstruction, MoveInstruction
 from jitonnx.runtime.bytecode_loops import BytecodeLoopPlaces, ElementPlaces, RowPlaces, size_of
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from jitonnx.engine.bytecode import StepContext, VariableScope, Writer
 
 ABSENT = -1
+OTHER_AXIS = "it goes through an axis other than the first"
 
 
 class Body(NamedTuple):
@@ -56,12 +57,8 @@ class LoopWriter:
     def __init__(self, writer: Writer, node: Node, parts: Parts, body: Body, scope: VariableScope) -> None:
         self._writer, self._node, self._parts, self._body, self._scope = writer, node, parts, body, scope
         self._inside = writer.inside(body.told, scope)
-        scan = node.operator if isinstance(node.operator, Scan) else None
-        if scan is not None and (any(scan.scan_input_axes or ()) or any(scan.scan_output_axes or ())):
-            raise writer.refused("it goes through an axis other than the first")
-        self._reads_back = (scan and scan.scan_input_directions) or (0,) * len(parts.elements)
-        self._writes_back = (scan and scan.scan_output_directions) or (0,) * len(parts.rows)
-        self._first = node.operator.first if isinstance(node.operator, Loop) else 0
+        if not parts.is_plain:
+            raise writer.refused(OTHER_AXIS)
 
     def write(self, context: StepContext) -> None:
         """Write all links of the loop."""
@@ -85,7 +82,7 @@ class LoopWriter:
         body.write(self._inside)
         rows = self._rows(empty)
         again = ABSENT if body.condition_out is None else self._truth(body.condition_out)
-        loop = BytecodeLoopPlaces(self._first, number, trips, trip_variable, condition, again, rows, elements)
+        loop = BytecodeLoopPlaces(parts.first, number, trips, trip_variable, condition, again, rows, elements)
         writer.add(LoopInstruction(Opcode.STACK, loop))
         self._hand_on(carried)
         repeat = writer.add(LoopInstruction(Opcode.REPEAT, loop, begin))
@@ -138,7 +135,7 @@ class LoopWriter:
     def _elements(self) -> tuple[ElementPlaces, ...]:
         writer, parts = self._writer, self._parts
         found = []
-        for outer, inner, back in zip(parts.scanned, parts.elements, self._reads_back, strict=True):
+        for outer, inner, back in zip(parts.scanned, parts.elements, parts.backwards, strict=True):
             rank = len(self._tensor(inner, inner)) + 1
             if outer.type.rank != rank or outer.dtype is not inner.dtype:
                 raise writer.refused(f"the rank of {outer.name!r} depends on data")
@@ -194,7 +191,7 @@ class LoopWriter:
         """empty: their shapes where there is no iteration."""
         writer, outputs = self._writer, self._node.outputs[len(self._parts.carried) :]
         rows = []
-        for number, (row, back) in enumerate(zip(self._body.rows, self._writes_back, strict=True)):
+        for number, (row, back) in enumerate(zip(self._body.rows, self._parts.rows_backwards, strict=True)):
             self._tensor(row, row)
             output = self._output(outputs[number]) if number < len(outputs) else writer.fresh()
             places = (writer.read_whole(row), writer.fresh(), output)
