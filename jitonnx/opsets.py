@@ -194,7 +194,7 @@ def _function(given: FunctionProto, proto: OperatorSetProto) -> FunctionProto:
 def _schema(domain: str, name: str, since: int, body: FunctionProto | None) -> Schema:
     """What calls of an operator are held to. Nothing is known of one without a function; who writes it says it."""
     if body is None:
-        return Schema(domain, name, since, False, (), (), {})
+        return Schema(domain, name, since, deprecated=False, inputs=(), outputs=(), attributes={})
     inputs, outputs = (
         tuple(Parameter(each, "", frozenset(), optional=True) for each in names) for names in (body.input, body.output)
     )
@@ -204,7 +204,8 @@ def _schema(domain: str, name: str, since: int, body: FunctionProto | None) -> S
             if attribute.ref_attr_name in kinds and attribute.type:
                 kinds[attribute.ref_attr_name] = _kind(attribute)
     kinds |= {attribute.name: _kind(attribute) for attribute in body.attribute_proto}
-    return Schema(domain, name, since, False, inputs, outputs, {name: (kind, False) for name, kind in kinds.items()})
+    attributes = {name: (kind, False) for name, kind in kinds.items()}
+    return Schema(domain, name, since, deprecated=False, inputs=inputs, outputs=outputs, attributes=attributes)
 
 
 def _kind(attribute: AttributeProto) -> str:

@@ -27,7 +27,7 @@ _FP4, _NF4 = 0, 1
 _INT32_LEAST = -(2**31)
 
 
-def quantize_matmul_2bits(
+def quantize_matmul_2bits(  # noqa: PLR0913  (onnxruntime's signature)
     dst: Any, src: Any, scales: Any, zero_points: Any, block: int, columns: int, rows: int, symmetric: bool
 ) -> None:
     """Weights [K, N] of float32 or float16 as the operator MatMulNBits reads them with bits=2.
@@ -38,21 +38,21 @@ def quantize_matmul_2bits(
     _quantize(2, dst, src, scales, zero_points, block, columns, rows, symmetric)
 
 
-def quantize_matmul_4bits(
+def quantize_matmul_4bits(  # noqa: PLR0913  (onnxruntime's signature)
     dst: Any, src: Any, scales: Any, zero_points: Any, block: int, columns: int, rows: int, symmetric: bool
 ) -> None:
     """`quantize_matmul_2bits` for bits=4: two elements a byte."""
     _quantize(4, dst, src, scales, zero_points, block, columns, rows, symmetric)
 
 
-def quantize_matmul_8bits(
+def quantize_matmul_8bits(  # noqa: PLR0913  (onnxruntime's signature)
     dst: Any, src: Any, scales: Any, zero_points: Any, block: int, columns: int, rows: int, symmetric: bool
 ) -> None:
     """`quantize_matmul_2bits` for bits=8: an element a byte."""
     _quantize(8, dst, src, scales, zero_points, block, columns, rows, symmetric)
 
 
-def quantize_qdq_matmul_4bits(
+def quantize_qdq_matmul_4bits(  # noqa: PLR0913  (onnxruntime's signature)
     dst: Any, src: Any, scales: Any, zero_points: Any, block: int, columns: int, rows: int, symmetric: bool
 ) -> bool:
     """Weights [K, N] of float32 or float16 as DequantizeLinear of ONNX reads them along axis 0, in 4 bits.
@@ -138,7 +138,7 @@ def pack_fp4_weights_for_cuda_moe_gemm(q_weights: Any, N: int, K: int) -> np.nda
     return _packed(np.ascontiguousarray(elements.T).ravel(), 4)
 
 
-def _quantize(
+def _quantize(  # noqa: PLR0913  (onnxruntime's signature)
     bits: int, dst: Any, src: Any, scales: Any, zero_points: Any, block: int, columns: int, rows: int, symmetric: bool
 ) -> None:
     """Columns one after the other, each in bytes of its own."""

@@ -76,7 +76,7 @@ def set_global_thread_pool_sizes(intra_op_num_threads: int = 0, inter_op_num_thr
     """Declare that sessions may have `use_per_session_threads` = False; sessions with as many threads share them in any
     case. TypeError for what is no integer."""
     operator.index(intra_op_num_threads), operator.index(inter_op_num_threads)
-    _GLOBAL_POOL.add(True)
+    _GLOBAL_POOL.add(True)  # noqa: FBT003  (a set's)
 
 
 def check_thread_pool(options: SessionOptions) -> None:

@@ -41,7 +41,7 @@ class ModelCompiler:
     the model. embed_compiled_data_into_model: without effect, there is none.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (onnxruntime's signature)
         self,
         sess_options: Any,
         input_model_path_or_bytes: Any,

@@ -63,7 +63,7 @@ def _integer(default: int, doc: str = "") -> _Option[int]:
     return _Option(default, operator.index, "an int", doc)
 
 
-def _flag(default: bool, doc: str = "") -> _Option[bool]:
+def _flag(*, default: bool, doc: str = "") -> _Option[bool]:
     return _Option(default, lambda value: bool(operator.index(value)), "a bool", doc)
 
 
@@ -170,7 +170,9 @@ class SessionOptions(_Options):
         -1, "The least severity logged by this session, 0 (verbose) to 4 (fatal); -1: that of the process."
     )
     logid = _text("", "Put in front of this session's log messages.")
-    enable_profiling = _flag(False, "Time each step of each run and write the times to a file; see `end_profiling`.")
+    enable_profiling = _flag(
+        default=False, doc="Time each step of each run and write the times to a file; see `end_profiling`."
+    )
     profile_file_prefix = _text("onnxruntime_profile_", "How the names of profiles begin.")
 
     inter_op_num_threads = _integer(0)
@@ -180,11 +182,11 @@ class SessionOptions(_Options):
         "", "The session writes the model here, as an ONNX file, as the rewrites of its level leave it."
     )
     log_verbosity_level = _integer(0)
-    enable_cpu_mem_arena = _flag(True)
-    enable_mem_pattern = _flag(True)
-    enable_mem_reuse = _flag(True)
-    use_deterministic_compute = _flag(False)
-    use_per_session_threads = _flag(True)
+    enable_cpu_mem_arena = _flag(default=True)
+    enable_mem_pattern = _flag(default=True)
+    enable_mem_reuse = _flag(default=True)
+    use_deterministic_compute = _flag(default=False)
+    use_per_session_threads = _flag(default=True)
 
     def add_session_config_entry(self, key: str, value: str) -> None:
         """Set a configuration entry. Any key is kept; making a session is refused (InvalidArgument) if one that begins
@@ -436,14 +438,14 @@ class RunOptions(_Options):
         self._adapters: list[LoraAdapter] = []
 
     terminate = _flag(
-        False,
-        "A run raises Fail that begins while it is set; one that has begun does so between steps and in loops, within "
-        "a tenth of a second. The single native call of a model without steps is done to its end.",
+        default=False,
+        doc="A run raises Fail that begins while it is set; one that has begun does so between steps and in loops, "
+        "within a tenth of a second. The single native call of a model without steps is done to its end.",
     )
     log_severity_level = _integer(-1)
     log_verbosity_level = _integer(0)
     logid = _text("")
-    only_execute_path_to_fetches = _flag(False)
+    only_execute_path_to_fetches = _flag(default=False)
 
     def add_run_config_entry(self, key: str, value: str) -> None:
         """Set the configuration entry `key` to `value`; kept, without effect."""

@@ -43,7 +43,7 @@ class Progress(NamedTuple):
     total: int | None
 
 
-def map_files(
+def map_files(  # noqa: PLR0913  (a call's options, by name)
     model: str | os.PathLike[str],
     source: str | os.PathLike[str],
     target: str | os.PathLike[str],

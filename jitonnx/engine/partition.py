@@ -171,9 +171,9 @@ def partition(graph: Graph, on_host: Mapping[Node, str]) -> list[Part]:
     parts: list[Part] = []
     for level, nodes in sorted(levels.items()):
         if level % 2:
-            parts.extend(Part(False, (node,)) for node in nodes)
+            parts.extend(Part(native=False, nodes=(node,)) for node in nodes)
         else:
-            parts.append(Part(True, tuple(nodes)))
+            parts.append(Part(native=True, nodes=tuple(nodes)))
     return parts
 
 

@@ -140,7 +140,7 @@ class Engine(ModelEngine):
     Raises ModelRequiresCompilation if kernels are not in the cache and may not be compiled.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (whose part an engine is, by name)
         self,
         graph: Graph,
         settings: Settings,

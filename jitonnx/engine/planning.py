@@ -45,7 +45,7 @@ def plan_schedule(
     if not on_host and not graph.bindings and ranked and not returns_strings(graph):
         made = plan_native(graph, target, choices)
         if isinstance(made, Plan):
-            return SchedulePlan(graph, (Segment(tuple(graph.inputs), tuple(graph.outputs), made),), True)
+            return SchedulePlan(graph, (Segment(tuple(graph.inputs), tuple(graph.outputs), made),), whole=True)
         on_host = made
     planned: dict[tuple[Node, ...], Segment] = {}
     while True:
@@ -148,7 +148,7 @@ def extracted(graph: Graph, nodes: Sequence[Node], outputs: Sequence[Value]) -> 
         if value not in own and value not in is_one_program and (value.producer is not None or value in is_input)
     )
     types = [substituted(value.type, sizes) for value in inputs]
-    copy = extract(nodes, inputs, types, outputs, is_one_program, graph.assumptions.apart())
+    copy = extract(nodes, inputs, types, outputs, is_one_program, Graph(assumptions=graph.assumptions.apart()))
     return inputs, copy
 
 

@@ -119,7 +119,7 @@ class LanguageModel:
         stream: Literal[True],
     ) -> Iterator[str]: ...
 
-    def generate(
+    def generate(  # noqa: PLR0913  (a call's options, by name)
         self,
         prompt: str | Sequence[Mapping[str, Any]],
         *,

@@ -49,7 +49,8 @@ class Bodies:
         inputs = [*types, *(value.type for value in captured)]
         scope = f"{self._scope}{index}/"
         inner, apart = body.inputs[own:], self.context.assumptions.apart()
-        made = extract(list(body), body.inputs, inputs, body.outputs, replaced, apart, scope, inner)
+        made = Graph(assumptions=apart, scope=scope)
+        extract(list(body), body.inputs, inputs, body.outputs, replaced, made, inner)
         made.name = body.name
         for value in made.inputs:
             made.bind_sizes(value)

@@ -20,7 +20,7 @@ def specialise(graph: Graph, types: Sequence[Type], assumptions: Assumptions | N
 
     assumptions: what is taken for granted about sizes from the beginning.
     """
-    return extract(list(graph), graph.inputs, types, graph.outputs, assumptions=assumptions)
+    return extract(list(graph), graph.inputs, types, graph.outputs, into=Graph(assumptions=assumptions))
 
 
 def solved(graph: Graph) -> Graph:
@@ -116,18 +116,17 @@ def extract(
     types: Sequence[Type],
     outputs: Sequence[Value],
     replaced: Mapping[Value, Value] | None = None,
-    assumptions: Assumptions | None = None,
-    scope: str = "",
+    into: Graph | None = None,
     captured: Collection[Value] = (),
 ) -> Graph:
     """A graph of some nodes (producers first), with `inputs` of the given types as its inputs.
 
-    `replaced`: inputs and constants, and constants to read in their place. scope: as for `Graph`. Other constants are
+    `replaced`: inputs and constants, and constants to read in their place. into: an empty graph. Other constants are
     new values with the same arrays: a value that several graphs read would keep all of them alive, and take the users
     in one for users in the others. Those that hold dimension expressions hold them over the new types' variables.
     captured: inputs whose elements are not known but by `replaced`: what stood for one of them before is forgotten.
     """
-    copy = Graph(assumptions=assumptions, scope=scope)
+    copy = Graph() if into is None else into
     sizes = _sizes([value.type for value in inputs], types)
     values: dict[Value, Value] = dict(replaced or {})
     given: dict[Value, Value] = {}

@@ -40,7 +40,7 @@ class Forest:
 
     NAMES = ("features", "thresholds", "truths", "true", "false", "roots", "starts", "targets", "weights")
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (the fields of ONNX's nodes)
         self,
         features: np.ndarray,
         thresholds: np.ndarray,
@@ -205,7 +205,7 @@ def _unique_pairs(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     return pairs // span, pairs % span
 
 
-def of_nodes(
+def of_nodes(  # noqa: PLR0913  (the fields of ONNX's nodes)
     tree_ids: Sequence[int],
     node_ids: Sequence[int],
     modes: np.ndarray,

@@ -172,8 +172,16 @@ def _declared_schema(declaration: type[Operator], version: int) -> Schema:
                 f"{', '.join(KINDS)} is needed, and graphs are named in `bodies`"
             )
         attributes[entry.name] = (kind.name, entry.default is MISSING)
-    free = declaration.any_attributes
-    return Schema(declaration.domain, declaration.name, version, False, _bound(inputs), outputs, attributes, free)
+    return Schema(
+        declaration.domain,
+        declaration.name,
+        version,
+        deprecated=False,
+        inputs=_bound(inputs),
+        outputs=outputs,
+        attributes=attributes,
+        any_attributes=declaration.any_attributes,
+    )
 
 
 _ANY, _ALL = "", "that of all inputs"

@@ -14,6 +14,7 @@ from jitonnx.errors import Fail
 from jitonnx.ir.assumptions import Assumptions
 from jitonnx.ir.errors import GraphError
 from jitonnx.ir.extract import extract
+from jitonnx.ir.graph import Graph
 from jitonnx.model.load import load
 from jitonnx.model.types import Model
 from jitonnx.model.variants import constants_by_name, with_inputs
@@ -52,7 +53,8 @@ def write_optimized(
     source = with_inputs(model.graph, overridable) if overridable else model.graph
     types = [value.type for value in source.inputs]
     try:
-        graph = extract(list(source), source.inputs, types, source.outputs, assumptions=Assumptions(demands_only=True))
+        graph = Graph(assumptions=Assumptions(demands_only=True))
+        extract(list(source), source.inputs, types, source.outputs, into=graph)
         report = optimize(graph, level, disabled={*disabled, *kernel_rewrites()})
         standardise(graph)
         report.nodes_after = len(graph)

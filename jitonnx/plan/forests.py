@@ -115,7 +115,8 @@ def _compared(forest: Forest) -> _Compared | None:
     missing_high = low_is_true != missing_true
     all_strict = bool(strict.all())
     if missing_high.all():
-        return _Compared("lt" if all_strict else "le", False, thresholds, high, low, np.zeros_like(missing_high))
+        relation, nowhere = "lt" if all_strict else "le", np.zeros_like(missing_high)
+        return _Compared(relation, mixed=False, thresholds=thresholds, first=high, second=low, missing_second=nowhere)
     relation = "ge" if all_strict else "gt"
     return _Compared(relation, bool(missing_high.any()), thresholds, low, high, missing_high)
 

@@ -135,7 +135,7 @@ class ParametricProgram:
     assumptions: pairs of numbers that have to be equal. bounds: of the operands that may not lie in their memory.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (the fields of its message)
         self,
         inputs: Sequence[PlanTensor],
         outputs: Sequence[PlanTensor],

@@ -72,7 +72,7 @@ class StringTable:
             at += len(text)
         record = records(STRINGS)
         record[0] = (
-            *(id(np.ndarray), id(str), id(True), id(False), address(self._slots), size - 1),
+            *(id(np.ndarray), id(str), id(True), id(False), address(self._slots), size - 1),  # noqa: FBT003  (Python's constants)
             *(address(self._rows), self._rows.nbytes // (len(texts) + 1)),
             *(0 if self._columns is None else address(self._columns), width, int(once)),
         )

@@ -49,7 +49,7 @@ class Model(kserve.Model):
     ones, of `OPEN_SIZE` along the axes of a row that are open.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (a call's options, by name)
         self,
         name: str,
         model: str | os.PathLike[str] | bytes | Any,

@@ -61,7 +61,7 @@ def emit_scores(
             scores.store(r * score_row + key, _sums_of_lanes(code, [total.get() for total in sums]))
 
 
-def emit_results(
+def emit_results(  # noqa: PLR0913  (what is passed on as a function's arguments)
     code: KernelBuilder,
     weights: Pointer,
     weight_row: SSAValue,

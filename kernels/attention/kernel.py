@@ -328,7 +328,7 @@ class Attention:
         for number, (v, panels) in enumerate(zip(self._parts(head.v), self._value_panels(), strict=True)):
             self.panels(columns, functools.partial(panel, number=number, v=v, panels=panels))
 
-    def _write_results(
+    def _write_results(  # noqa: PLR0913  (what is passed on as a function's arguments)
         self,
         height: int,
         width: int,
@@ -349,7 +349,7 @@ class Attention:
                 value = self.vectors.epilogue(value, number, row + r, column + i, active)
                 y.store(r * self.size.y_row + column + i, value, active)
 
-    def _tile(
+    def _tile(  # noqa: PLR0913  (what is passed on as a function's arguments)
         self, height: int, width: int, a: Pointer, a_row: SSAValue, b: Pointer, k: SSAValue, c: Pointer, c_row: SSAValue
     ) -> None:
         """c[height][width] = a[height][k] @ b[k][width], a function for both products."""

@@ -190,7 +190,7 @@ class AttentionSpec(KernelSpec):
         return Work(pairs * (2 * columns + 20), sizes.batch * read * columns)
 
 
-def choose(
+def choose(  # noqa: PLR0913  (what decides, by name)
     queries: int | None,
     keys: int | None,
     value_depth: int | None,

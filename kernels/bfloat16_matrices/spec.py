@@ -80,7 +80,7 @@ class Bfloat16PackingSpec(KernelSpec):
         return Work(elements, elements * (_BYTES[self.x_type] + 2))
 
 
-def choose_matrices(
+def choose_matrices(  # noqa: PLR0913  (what decides, by name)
     products: Bfloat16Products,
     way: RowsWay,
     extents: tuple[int, int, int],

@@ -195,7 +195,7 @@ def fits_byte_pairs(w: np.ndarray) -> bool:
     return all(bool((np.maximum(part, 0).sum(2) <= most).all()) for part in (pairs, -pairs))
 
 
-def choose(
+def choose(  # noqa: PLR0913  (what decides, by name)
     columns: int,
     rows: int | None,
     target: Target,

@@ -112,7 +112,7 @@ class IntegerPackingSpec(KernelSpec):
         return Work(elements, 2 * elements)
 
 
-def choose_tile_matrices(
+def choose_tile_matrices(  # noqa: PLR0913  (what decides, by name)
     way: RowsWay,
     extents: tuple[int, int, int],
     columns: int | None,

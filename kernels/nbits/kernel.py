@@ -301,7 +301,7 @@ class _NBits:
 
         self.code.subroutine(f"strip.{height}", arguments, write, inline=False)
 
-    def _write_strip(
+    def _write_strip(  # noqa: PLR0913  (what is passed on as a function's arguments)
         self,
         height: int,
         w: Pointer,

@@ -120,7 +120,7 @@ class _Parts:
             self._parts[engine] = self._plan(engine) if engine.compiled is not None else self._schedule(engine)
         return list(self._parts).index(engine)
 
-    def contents(
+    def contents(  # noqa: PLR0913  (the fields of `ArtifactContents`)
         self,
         engine: Engine,
         info: ModelInfo,

@@ -68,7 +68,7 @@ def kernel(
     name: str | None = None,
     cost: int = 4,
 ) -> type[Operator]: ...
-def kernel(
+def kernel(  # noqa: PLR0913  (a decorator's options, by name)
     function: Callable[..., Any] | None = None,
     *,
     domain: str,

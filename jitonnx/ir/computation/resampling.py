@@ -56,7 +56,7 @@ def scaled(length: DimLike, scale: float) -> DimLike:
     return floor_divide(length * fraction.numerator, fraction.denominator)
 
 
-def axis_table(
+def axis_table(  # noqa: PLR0913  (the attributes of Resize, by name)
     length: int,
     output: int,
     scale: float,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from jitonnx.model.checker import tensors
 from jitonnx.model.checker.report import quoted
 from jitonnx.proto import AttributeProto, GraphProto
+from jitonnx.support.records import NamedTuple
 
 if TYPE_CHECKING:
     from jitonnx.model.checker.walk import Body, Walk
@@ -74,7 +75,7 @@ def check(
                 held.append((_BY_NUMBER[number], value))
         if len(held) == 1 and held[0][0] == kind and name and name not in kinds and not reference:
             kinds[name] = KINDS[kind]
-        elif not _is_sound(walk, attribute, name, kind, reference, held, kinds, body, index):
+        elif not _is_sound(walk, _Read(name, kind, reference, held), kinds, body, index):
             continue
         else:
             kind = kind or (held[0][0] if held else 0)
@@ -85,18 +86,19 @@ def check(
     return tuple(kinds.items()), graphs
 
 
-def _is_sound(
-    walk: Walk,
-    attribute: AttributeProto,
-    name: str,
-    kind: int,
-    reference: str,
-    held: list[tuple[int, Any]],
-    before: Mapping[str, str],
-    body: Body,
-    index: int,
-) -> bool:
+class _Read(NamedTuple):
+    """An attribute as it stands in a file; what it lacks is empty."""
+
+    name: str
+    kind: int
+    reference: str
+    held: list[tuple[int, Any]]
+    """The kinds of its fields that have values, with these."""
+
+
+def _is_sound(walk: Walk, attribute: _Read, before: Mapping[str, str], body: Body, index: int) -> bool:
     """Whether an attribute can be told that is not the usual one, which has a name, a type and its value."""
+    name, kind, reference, held = attribute
 
     def wrong(rule: str, text: str, hint: str = "") -> bool:
         walk.add(rule, f"This is an invalid model. {text}", body.place(index, name), hint)

@@ -25,11 +25,11 @@ class Rule(NamedTuple):
 
 
 def _warning(text: str) -> Rule:
-    return Rule(text, Fail, "warning", False)
+    return Rule(text, Fail, "warning", refused=False)
 
 
 def _of_form(text: str) -> Rule:
-    return Rule(text, Fail, "error", False)
+    return Rule(text, Fail, "error", refused=False)
 
 
 RULES: dict[str, Rule] = {
@@ -93,7 +93,7 @@ RULES: dict[str, Rule] = {
     "external.entries": Rule("external data has two entries of one name", Fail),
     "external.location": Rule("external data has no location that may be read", Fail),
     "external.range": Rule("external data is not in the file", Fail),
-    "external.checksum": Rule("the SHA-1 digest of a file is another", Fail, "error", False),
+    "external.checksum": Rule("the SHA-1 digest of a file is another", Fail, "error", refused=False),
     "sparse.values": Rule("the values of a sparse tensor are no list", Fail),
     "sparse.indices": Rule("the indices of a sparse tensor are not one for each value, or not in range", Fail),
     "sparse.order": _of_form("the indices of a sparse tensor do not ascend, or one is there twice: the last counts"),
@@ -109,8 +109,8 @@ RULES: dict[str, Rule] = {
     "shapes.mismatch": _warning("a declared shape contradicts the one that was inferred"),
     "values.twice": _warning("two entries of value_info are of one value"),
     "values.unknown": _warning("an entry of value_info is of no value of the graph"),
-    "training.binding": Rule("a training binding names what does not exist", Fail, "error", False),
-    "training.twice": Rule("two training bindings of one state variable", Fail, "error", False),
+    "training.binding": Rule("a training binding names what does not exist", Fail, "error", refused=False),
+    "training.twice": Rule("two training bindings of one state variable", Fail, "error", refused=False),
     "graphs.outputs": Rule("the model's graph has no outputs", Fail),
     "build": Rule("a node cannot be built", InvalidGraph),
 }

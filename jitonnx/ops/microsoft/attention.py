@@ -84,7 +84,7 @@ class MultiHeadAttention(AttentionByHeads):
 
     unidirectional: bool = False
 
-    def compose(
+    def compose(  # noqa: PLR0913  (the operator's inputs)
         self,
         parts: Parts,
         query: Value,

@@ -35,7 +35,7 @@ class DecoderMaskedMultiHeadAttention(AttentionByHeads):
     output_qk: bool = False
     past_present_share_buffer: bool = False
 
-    def compose(
+    def compose(  # noqa: PLR0913  (the operator's inputs)
         self,
         parts: Parts,
         query: Value,

@@ -58,7 +58,7 @@ class MoE(Contributed):
     among_chosen: ClassVar[bool] = False
     """Whether the softmax is over the k experts that are chosen, not over all."""
 
-    def compose(
+    def compose(  # noqa: PLR0913  (the operator's inputs)
         self,
         parts: Parts,
         x: Value,

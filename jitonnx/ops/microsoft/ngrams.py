@@ -106,7 +106,7 @@ class NGramHashMapping(_Hashed):
     Segments are told apart among input_ids alone.
     """
 
-    def compose(
+    def compose(  # noqa: PLR0913  (the operator's inputs)
         self,
         parts: Parts,
         ids: Value,
@@ -159,7 +159,7 @@ class VarlenNGramHashMapping(_Hashed):
 
     state_update_capacity: int = 0
 
-    def compose(
+    def compose(  # noqa: PLR0913  (the operator's inputs)
         self,
         parts: Parts,
         ids: Value,

@@ -107,7 +107,7 @@ class VarlenCausalConvWithState(Contributed):
     group_size: int = 1
     state_update_capacity: int = 0
 
-    def compose(
+    def compose(  # noqa: PLR0913  (the operator's inputs)
         self,
         parts: Parts,
         x: Value,
@@ -224,7 +224,7 @@ class GatedDeltaNet(Contributed):
     state_update_capacity: int = 0
     update_rule: str = "gated_delta"
 
-    def compose(
+    def compose(  # noqa: PLR0913  (the operator's inputs)
         self,
         parts: Parts,
         query: Value,

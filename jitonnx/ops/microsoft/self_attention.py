@@ -97,7 +97,7 @@ class Attention(_SelfAttention):
     qkv_hidden_sizes: tuple[int, ...] | None = None
     rotary_embedding_dim: int = 0
 
-    def compose(
+    def compose(  # noqa: PLR0913  (the operator's inputs)
         self,
         parts: Parts,
         x: Value,

@@ -40,7 +40,7 @@ class SparseAttention(Contributed):
     rotary_interleaved: bool = False
     scale: float = 0.0
 
-    def compose(
+    def compose(  # noqa: PLR0913  (the operator's inputs)
         self,
         parts: Parts,
         query: Value,

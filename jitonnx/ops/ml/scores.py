@@ -115,7 +115,7 @@ def lower_transformed(to: Lowering, scores: Value, name: str) -> Value:
     if name == "PROBIT":
         return to.map(probit_expression(x), scores)
     if name == "SOFTMAX":
-        return to.emit(c.Softmax(1, False), (scores,), scores.type)
+        return to.emit(c.Softmax(1, log=False), (scores,), scores.type)
     if name == "SOFTMAX_ZERO":
         highest = to.reduce("max", scores, (1,), keepdims=True)
         counts = e.absolute(x) > _ALMOST_ZERO
@@ -148,7 +148,9 @@ def lower_labelled(to: Lowering, indices: Value, labels: Sequence[int]) -> Value
 
 def lower_highest(to: Lowering, scores: Value) -> Value:
     """The number of the highest score of each row, the first of equals: int64 [rows]."""
-    return to.emit(c.ArgReduce("max", 1, False, False), (scores,), TensorType(DType.INT64, scores.shape[:1]))
+    return to.emit(
+        c.ArgReduce("max", 1, keepdims=False, last=False), (scores,), TensorType(DType.INT64, scores.shape[:1])
+    )
 
 
 def lower_of_two(to: Lowering, score: Value, transform: str) -> Value:

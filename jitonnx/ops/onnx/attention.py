@@ -65,7 +65,7 @@ class Attention(Operator):
             )
         return _Heads(q, k, v, past[2] if past is not None else 0)
 
-    def infer(
+    def infer(  # noqa: PLR0913  (the operator's inputs)
         self,
         context: InferenceContext,
         q: Value,
@@ -186,7 +186,7 @@ class Attention(Operator):
         return (1, 2, 4, 5) if is_cache and alike and self._in_cache(to) else ()
 
     @functools.partial(lower_halves, keeps=_caches)
-    def lower(
+    def lower(  # noqa: PLR0913  (the operator's inputs)
         self,
         to: Lowering,
         q: Value,

@@ -126,7 +126,7 @@ class DeformConv(Operator):
             by_tap = to.reshape(mask, (images * groups, taps, places))
             operands.append(to.reshape(to.transpose(by_tap, (0, 2, 1)), (images * groups, places * taps)))
         shape = (images * groups, own, places * taps)
-        read = to.emit(c.Sample("linear", "zeros", False), operands, TensorType(x.dtype, shape))
+        read = to.emit(c.Sample("linear", "zeros", aligned=False), operands, TensorType(x.dtype, shape))
         by_channel = to.reshape(read, (images, groups, own, places, taps))
         if self.group == 1:
             rows = to.reshape(to.transpose(by_channel, (0, 3, 4, 1, 2)), (images, places, taps * channels))

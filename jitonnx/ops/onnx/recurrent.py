@@ -308,7 +308,7 @@ class LSTM(_Recurrent):
 
     input_forget: bool = False
 
-    def evaluate(
+    def evaluate(  # noqa: PLR0913  (the operator's inputs)
         self,
         x: np.ndarray,
         w: np.ndarray,

@@ -170,7 +170,7 @@ class MaxRoiPool(Operator):
         image = to.reshape(to.slice(rois, (0, 0), (1, 1), (count, 1)), (count,))
         corners = to.slice(rois, (0, 1), (1, 1), (count, 4))
         height, width = self.pooled_shape
-        computation = c.RoiAlign("pool", height, width, 0, self.spatial_scale, False)
+        computation = c.RoiAlign("pool", height, width, 0, self.spatial_scale, half_pixel=False)
         shape = (count, x.shape[1], *self.pooled_shape)
         return to.emit(computation, (x, corners, to.cast(image, DType.INT64)), TensorType(x.dtype, shape))
 

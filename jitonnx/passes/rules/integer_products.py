@@ -51,7 +51,7 @@ def integer_convolution(node: Node, edit: Edit) -> Result:
         return None
     integer = ConvInteger(**shared_attributes(node.operator, ConvInteger))
     tail = (1,) * (len(node.output.shape) - 2)
-    return _scaled_sums(edit, integer, numbers, weights, (scale * by_channel).reshape(-1, *tail), bias, (-1, *tail))
+    return _scaled_sums(edit, integer, (numbers, weights), (scale * by_channel).reshape(-1, *tail), bias, (-1, *tail))
 
 
 @rule(
@@ -85,7 +85,7 @@ def integer_product(node: Node, edit: Edit) -> Result:
         return None
     if columns is None and min(len(matrix.shape), len(numbers.output.shape)) < 2:
         return None
-    return _scaled_sums(edit, MatMulInteger(), numbers, weights, scale * by_column, bias, None, turned=turned)
+    return _scaled_sums(edit, MatMulInteger(), (numbers, weights), scale * by_column, bias, None, turned=turned)
 
 
 @rule(
@@ -127,20 +127,21 @@ def quantised_operator(node: Node, edit: Edit) -> Result:
 def _scaled_sums(
     edit: Edit,
     operator: Operator,
-    numbers: Node,
-    weights: Node,
+    operands: tuple[Node, Node],
     scales: np.ndarray,
     bias: Value | None,
     bias_shape: tuple[int, ...] | None,
     *,
     turned: bool = False,
 ) -> Value:
-    """The integer operator on what two DequantizeLinears read, times `scales`, plus the bias."""
+    """The integer operator on what two DequantizeLinears read, of numbers and of weights, times `scales`, plus the
+    bias."""
+    numbers, weights = operands
     matrix = weights.inputs[0]
     assert matrix is not None
     if turned:
         matrix = edit.add(Transpose(perm=(1, 0)), matrix)
-    zeros = [one_zero(edit, node) for node in (numbers, weights)]
+    zeros = [one_zero(edit, node) for node in operands]
     sums = edit.add(operator, numbers.inputs[0], matrix, *zeros)
     whole = None if bias is None else _whole_bias(bias, scales)
     if whole is not None:

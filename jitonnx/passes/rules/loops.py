@@ -33,7 +33,8 @@ def changed(node: Node, parts: Parts, nodes: Sequence[Node], edit: Edit) -> tupl
 
 def copied(body: Graph, nodes: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value]) -> Graph:
     """A graph of some of a body's nodes."""
-    copy = extract(nodes, inputs, [value.type for value in inputs], outputs, assumptions=body.assumptions.apart())
+    copy = Graph(assumptions=body.assumptions.apart())
+    extract(nodes, inputs, [value.type for value in inputs], outputs, into=copy)
     copy.name = body.name
     return copy
 

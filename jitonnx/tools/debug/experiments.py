@@ -79,7 +79,7 @@ class Experiments:
         outputs = [*graph.outputs, *watched]
         settings = replace(self.settings, optimization_level=0, **changes)
         try:
-            copy = extract(list(graph), graph.inputs, types, outputs, assumptions=graph.assumptions.apart())
+            copy = extract(list(graph), graph.inputs, types, outputs, into=Graph(assumptions=graph.assumptions.apart()))
             return Engine(copy, settings, self._cache).run(self.inputs)
         except GraphError:
             return None
@@ -88,7 +88,7 @@ class Experiments:
         """The kernels that do a node's work where these values are watched: labels, and the nodes they stand for."""
         types = [value.type for value in graph.inputs]
         outputs = [*graph.outputs, *watched]
-        copy = extract(list(graph), graph.inputs, types, outputs, assumptions=graph.assumptions.apart())
+        copy = extract(list(graph), graph.inputs, types, outputs, into=Graph(assumptions=graph.assumptions.apart()))
         engine = Engine(copy, replace(self.settings, optimization_level=0), self._cache)
         names = set(origin(node))
         calls = [call for code in engine.codes for call in code.plan.calls]

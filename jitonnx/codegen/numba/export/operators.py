@@ -433,7 +433,7 @@ def _output(
     )
 
 
-def convolution(
+def convolution(  # noqa: PLR0913  (an operator's inputs, and its attributes by name)
     x: np.ndarray,
     w: np.ndarray,
     bias: np.ndarray | None = None,
@@ -463,7 +463,7 @@ def convolution(
     return y if bias is None else y + bias.reshape(-1, *(1,) * len(output))
 
 
-def integer_convolution(
+def integer_convolution(  # noqa: PLR0913  (an operator's inputs, and its attributes by name)
     x: np.ndarray,
     w: np.ndarray,
     zero: np.ndarray | None = None,
@@ -489,7 +489,7 @@ def integer_convolution(
     return y.astype(np.int32)
 
 
-def transposed_convolution(
+def transposed_convolution(  # noqa: PLR0913  (an operator's inputs, and its attributes by name)
     x: np.ndarray,
     w: np.ndarray,
     bias: np.ndarray | None = None,
@@ -581,7 +581,7 @@ def sum_pool(
     return total
 
 
-def average_pool(
+def average_pool(  # noqa: PLR0913  (an operator's inputs, and its attributes by name)
     x: np.ndarray,
     *,
     kernel: tuple[int, ...],
@@ -621,7 +621,7 @@ def lp_pool(
     return total ** x.dtype.type(1 / p)
 
 
-def resize(
+def resize(  # noqa: PLR0913  (an operator's inputs, and its attributes by name)
     x: np.ndarray,
     *,
     shape: tuple[int, ...],
@@ -681,7 +681,7 @@ def grid_sample(
 # ---------------------------------------------------------------- recurrent layers
 
 
-def recurrent(
+def recurrent(  # noqa: PLR0913  (an operator's inputs, and its attributes by name)
     x: np.ndarray,
     w: np.ndarray | None,
     r: np.ndarray,
