@@ -70,8 +70,7 @@ def _same_items(module: llvm_ir.Module) -> None:
     sizes, rows = arrays.sizes(code, code["array"]), arrays.sizes(code, code["stack"])
     with code.loop(0, arrays.rank(code, code["array"])) as axis:
         size, wanted = code.load(code.word_at(sizes, axis)), code.load(code.word_at(rows, code.add(axis, 1)))
-        with code.if_then(code.compare(size, "!=", wanted), likely=False):
-            code.give(0)
+        code.give_if(code.compare(size, "!=", wanted), 0)
     code.give(1)
 
 
@@ -89,8 +88,7 @@ def _enter(module: llvm_ir.Module) -> None:
         element, number = code.item(elements, ITERATED_ELEMENT, index), code.add(rows, index)
         array = _input(code, iterated, number)
         fits = code.call("jitonnx_accepts_any_length", entry, number, array)
-        with code.if_then(code.equal(fits, 0), likely=False):
-            code.give(-1)
+        code.give_if(code.equal(fits, 0), -1)
         sizes = arrays.sizes(code, array)
         with code.if_then(code.compare(code.word(element, ITERATED_ELEMENT, "scanned"), "!=", 0)):
             trips.scan(code.load(sizes), otherwise=-1)
@@ -110,9 +108,7 @@ def _elements(module: llvm_ir.Module) -> None:
     iterated, slots = _iterated(code), code["slots"]
     number, addresses = code.word(iterated, ITERATED, "number"), code.pointer(iterated, ITERATED, "addresses")
     made = code.call("jitonnx_make_outputs", code.pointer(iterated, ITERATED, "step"), addresses)
-    with code.if_then(code.is_null(made), likely=False):
-        code.call("PyErr_Clear")
-        code.give(0)
+    arrays.give_if_lacking(code, made)
     code.store(code.load(addresses, POINTER), number)
     elements, rows = code.pointer(iterated, ITERATED, "elements"), code.word(iterated, ITERATED, "row_count")
     places = code.pointer(iterated, ITERATED, "slots")
@@ -173,9 +169,7 @@ def _grow(module: llvm_ir.Module) -> None:
             code.store(code.word_at(shape, code.add(axis, 1)), code.load(code.word_at(arrays.sizes(code, array), axis)))
     addresses = code.pointer(iterated, ITERATED, "addresses")
     made = code.call("jitonnx_make_outputs", entry, addresses)
-    with code.if_then(code.is_null(made), likely=False):
-        code.call("PyErr_Clear")  # Python says for what there is no memory
-        code.give(0)
+    arrays.give_if_lacking(code, made)
     with code.loop(0, count) as index:
         row = code.item(rows, ITERATED_ROW, index)
         place = code.word(row, ITERATED_ROW, "stack")
@@ -198,12 +192,10 @@ def _stack(module: llvm_ir.Module) -> None:
     position = code.subtract(code.word(iterated, ITERATED, "number"), code.word(iterated, ITERATED, "first"))
     with code.loop(0, count) as index:
         array = _input(code, iterated, index)
-        with code.if_then(code.equal(code.call("jitonnx_accepts_any_length", entry, index, array), 0), likely=False):
-            code.give(0)
+        code.give_if(code.equal(code.call("jitonnx_accepts_any_length", entry, index, array), 0), 0)
         with code.if_then(code.compare(capacity, ">", 0)):
             stack = arrays.slot(code, code.word(code.item(rows, ITERATED_ROW, index), ITERATED_ROW, "stack"))
-            with code.if_then(code.equal(code.call("jitonnx_same_items", array, stack), 0), likely=False):
-                code.give(0)
+            code.give_if(code.equal(code.call("jitonnx_same_items", array, stack), 0), 0)
     with (
         code.if_then(code.equal(position, capacity), likely=False),
         code.if_then(code.equal(code.call("jitonnx_iterated_grow", code["link"], code["slots"]), 0), likely=False),
@@ -226,8 +218,7 @@ def _repeat(module: llvm_ir.Module) -> None:
     code = FunctionBuilder(module, "i64 jitonnx_iterated_repeat(ptr link, ptr slots, ptr watch, i64 next)")
     link, iterated = code["link"], _iterated(code)
     code.call("jitonnx_look", code["watch"])
-    with code.if_then(watch.is_ended(code, code["watch"]), likely=False):
-        code.give(-1)
+    code.give_if(watch.is_ended(code, code["watch"]), -1)
     number = code.add(code.word(iterated, ITERATED, "number"), 1)
     code.put(iterated, ITERATED, "number", number)
     with code.if_then(code.compare(number, ">=", code.word(iterated, ITERATED, "limit"))):
@@ -258,9 +249,7 @@ def _finish(module: llvm_ir.Module) -> None:
                 code.store(size, code.load(code.word_at(variables, number)))
             code.store(code.word_at(shapes, index), code.load(size))
         made = code.call("jitonnx_make_outputs", entry, code.pointer(iterated, ITERATED, "addresses"))
-        with code.if_then(code.is_null(made), likely=False):
-            code.call("PyErr_Clear")
-            code.give(0)
+        arrays.give_if_lacking(code, made)
         with code.loop(0, count) as index:
             place = code.word(code.item(rows, ITERATED_ROW, index), ITERATED_ROW, "output")
             arrays.share(code, place, code.call("PyList_GetItem", made, index))
@@ -269,9 +258,7 @@ def _finish(module: llvm_ir.Module) -> None:
         row = code.item(rows, ITERATED_ROW, index)
         stack = arrays.slot(code, code.word(row, ITERATED_ROW, "stack"))
         array = arrays.beginning(code, stack, done, capacity)
-        with code.if_then(code.is_null(array), likely=False):
-            code.call("PyErr_Clear")
-            code.give(0)
+        arrays.give_if_lacking(code, array)
         arrays.fill(code, code.word(row, ITERATED_ROW, "output"), array)
         arrays.share(code, code.word(row, ITERATED_ROW, "stack"), code.pointer(code["chain"], CHAIN, "none"))
     code.give(code.call("jitonnx_chain_bind", code["chain"], code["link"], slots))

@@ -47,15 +47,13 @@ def _read(module: llvm_ir.Module) -> None:
     variables = code.pointer(code["chain"], CHAIN, "variables")
     with code.loop(0, code.word(link, LINK, "variable_count")) as index:
         value = code.load(code.word_at(variables, code.load(code.word_at(numbers, index))))
-        with code.if_then(code.compare(value, "!=", code.load(code.word_at(known, index))), likely=False):
-            code.give(0)
+        code.give_if(code.compare(value, "!=", code.load(code.word_at(known, index))), 0)
     inputs, entry = code.pointer(link, LINK, "inputs"), code.pointer(link, LINK, "entry")
     addresses = code.pointer(looped, LOOPED, "addresses")
     with code.loop(0, code.word(entry, ENTRY, "input_count")) as index:
         array = _array(code, inputs, index)
         fits = code.call("jitonnx_accepts_any_length", entry, index, array)
-        with code.if_then(code.equal(fits, 0), likely=False):
-            code.give(0)
+        code.give_if(code.equal(fits, 0), 0)
         code.store(code.word_at(addresses, index), arrays.data(code, array))
     code.give(1)
 
@@ -72,8 +70,7 @@ def _limit(module: llvm_ir.Module) -> None:
     looped, inputs = _looped(code), code.pointer(code["link"], LINK, "inputs")
     first = code.word(looped, LOOPED, "first")
     trips = Trips(code, looped, LOOPED, functools.partial(_array, code, inputs))
-    with code.if_then(code.build.not_(trips.begins(first)), likely=False):
-        code.give(0)
+    code.give_if(code.build.not_(trips.begins(first)), 0)
     lengths = code.pointer(looped, LOOPED, "lengths")
     with code.loop(0, code.word(looped, LOOPED, "length_count")) as index:
         one = code.item(lengths, LOOP_LENGTH, index)
@@ -85,8 +82,7 @@ def _limit(module: llvm_ir.Module) -> None:
             with followed, code.if_then(code.compare(trips.limit, ">", length), likely=False):
                 code.give(0)
     count = code.subtract(trips.limit, first)
-    with code.if_then(code.compare(count, ">", code.word(looped, LOOPED, "most")), likely=False):
-        code.give(0)
+    code.give_if(code.compare(count, ">", code.word(looped, LOOPED, "most")), 0)
     code.give(code.larger(count, 0))
 
 
@@ -143,8 +139,7 @@ def _hand_on(module: llvm_ir.Module) -> None:
             number = code.build.select(backwards, code.subtract(code["limit"], count), code.subtract(count, 1))
             source = code.add(begin, code.multiply(number, nbytes))
             arrays.copy(code, target, source, nbytes)
-        with code.if_then(code.is_null(code.load(array, POINTER)), likely=False):
-            code.give(0)
+        code.give_if(code.is_null(code.load(array, POINTER)), 0)
         arrays.fill(code, code.load(code.word_at(places, index)), code.load(array, POINTER))
     code.give(1)
 
@@ -154,17 +149,14 @@ def _do(module: llvm_ir.Module) -> None:
     code = FunctionBuilder(module, "i64 jitonnx_loop_do(ptr chain, ptr link, ptr slots, ptr watch)")
     chain, link, slots, looped = code["chain"], code["link"], code["slots"], _looped(code)
     limit = code.call("jitonnx_loop_limit", chain, link, slots)
-    with code.if_then(code.equal(limit, 0), likely=False):
-        code.give(0)
+    code.give_if(code.equal(limit, 0), 0)
     entry, loop = code.pointer(link, LINK, "entry"), code.pointer(looped, LOOPED, "loop")
     rows, pitch = code.word(looped, LOOPED, "first_row"), code.word(entry, ENTRY, "output_pitch")
     with code.loop(rows, code.word(entry, ENTRY, "output_count")) as index:
         code.store(code.at(code.pointer(entry, ENTRY, "output_shapes"), code.multiply(index, pitch)), limit)
     addresses = code.pointer(looped, LOOPED, "addresses")
     made = code.call("jitonnx_make_outputs", entry, code.word_at(addresses, code.word(entry, ENTRY, "input_count")))
-    with code.if_then(code.is_null(made), likely=False):
-        code.call("PyErr_Clear")  # Python says for which output there is no memory
-        code.give(0)
+    arrays.give_if_lacking(code, made)
     code.call("jitonnx_loop_fill", link, limit)
     with watch.released(code, code["watch"]):
         end = code.call("jitonnx_iterate", loop, code["watch"])
@@ -178,8 +170,7 @@ def _do(module: llvm_ir.Module) -> None:
         with code.if_then(code.equal(code.load(done), 0), likely=False):
             code.call("PyErr_Clear")
     code.call("Py_DecRef", made)
-    with code.if_then(code.equal(code.load(done), 0), likely=False):
-        code.give(0)
+    code.give_if(code.equal(code.load(done), 0), 0)
     code.give(code.call("jitonnx_chain_bind", chain, link, slots))
 
 

@@ -50,8 +50,7 @@ class Trips:
         function gives `otherwise`."""
         code = self._code
         known, limit = code.compare(self.limit, "!=", NO_LIMIT), self.limit
-        with code.if_then(code.build.and_(known, code.compare(limit, "!=", length)), likely=False):
-            code.give(otherwise)
+        code.give_if(code.build.and_(known, code.compare(limit, "!=", length)), otherwise)
         code.store(self._limit, length)
 
     def begins(self, first: llvm_ir.Value) -> llvm_ir.Value:
