@@ -25,7 +25,7 @@ from ..layout import (
     Flags,
     Opcode,
 )
-from . import arrays, bytecode_loops, given_arrays, loop_instructions, watch
+from . import arrays, bytecode_loops, given_arrays, observed_loops, watch
 from .functions import POINTER, WORD, FunctionBuilder
 
 
@@ -36,7 +36,7 @@ def define(module: llvm_ir.Module) -> None:
     _give_inputs(module)
     _keep_outputs(module)
     _bind(module)
-    loop_instructions.define(module)
+    observed_loops.define(module)
     given_arrays.define(module)
     bytecode_loops.define(module)
     _drop(module)
@@ -312,7 +312,7 @@ def _chain(module: llvm_ir.Module) -> None:
                 leave()
             code.store(at, followed)
         with code.if_then(code.compare(kind, ">=", Opcode.ENTER)):
-            followed = code.call("jitonnx_chain_iterated", chain, link, slots, own, following)
+            followed = code.call("jitonnx_chain_loop_part", chain, link, slots, own, following)
             with code.if_then(code.compare(followed, "<", 0), likely=False):
                 leave()
             code.store(at, followed)

@@ -1,4 +1,4 @@
-"""Loops: a program run again and again, each time on what it gave before, without Python in between."""
+"""Repeated programs: a program run again and again, each time on what it gave before, without Python in between."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """How many iterations a loop has: what is asked before the first one, whichever way its iterations are done.
 
-The loop's record, a `LOOPED` or an `ITERATED`, says what tells it in fields of the same names: `trips`, `trip_variable`
-and `condition`, each -1 where there is none.
+The loop's record, an `OBSERVED_LOOP` or a `BYTECODE_LOOP`, says what tells it in fields of the same names: `trips`,
+`trip_variable` and `condition`, each -1 where there is none.
 """
 
 from __future__ import annotations
