@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import operator
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, overload
 
@@ -353,11 +354,15 @@ class SessionOptions(_Options):
                 return one
         return registered.find(domain, name)
 
-    def register_custom_ops_library(self, path: str) -> NoReturn:
-        """Not supported: NotImplemented. Libraries of custom operators are made for onnxruntime's own C interface."""
-        raise errors.NotImplemented(
-            f"custom operators of {path!r} cannot be loaded: the library needs onnxruntime itself"
-        )
+    def register_custom_ops_library(self, path: str) -> None:
+        """Let the models of sessions with these options use the operators of a library for onnxruntime's C interface.
+
+        The library's code is run, here and in sessions, and stays in the process. Fail for a file that is no such
+        library, the error of the status that the library gives; ValueError for an operator's name that is taken.
+        """
+        from jitonnx.c_api.library import register
+
+        self.register_custom_ops(*register(os.fspath(path)))
 
     def add_provider(self, name: str, options: Mapping[str, str]) -> None:
         """Add the execution provider `name` with its options; see `InferenceSession` for what is done with it."""

@@ -133,10 +133,8 @@ class _Job(NamedTuple):
         made = stream(rows, task.file.name, columns, settings, first)
         schema = worker.schema(rows.schema) if worker.knows_types else made.schema
         with replacing(path) as out:
-            import pyarrow.parquet
-
             count = 0
-            with pyarrow.parquet.ParquetWriter(out, schema) as writer:
+            with _writer(out, schema) as writer:
                 for batch in made:
                     writer.write_batch(batch.cast(schema))
                     count += batch.num_rows
@@ -256,14 +254,12 @@ def _write(made: pyarrow.RecordBatchReader, target: Path, file: Path, skip: int,
 
     A file whose rows fill its parts ends with an empty one, so that it is known to be whole.
     """
-    import pyarrow.parquet
-
     number, batches = skip // part_rows, iter(made)
     ended = False
     while not ended:
         with replacing(_part(target, file, number)) as out:
             rows = 0
-            with pyarrow.parquet.ParquetWriter(out, made.schema) as writer:
+            with _writer(out, made.schema) as writer:
                 while rows < part_rows:
                     batch = next(batches, None)
                     if batch is None:
@@ -273,3 +269,25 @@ def _write(made: pyarrow.RecordBatchReader, target: Path, file: Path, skip: int,
                     rows += batch.num_rows
                     yield batch.num_rows
         number += 1
+
+
+def _writer(out: Any, schema: pyarrow.Schema) -> Any:
+    """A writer of Parquet files. Numbers with fractions get no dictionary: they hardly ever repeat, and to find that out
+    takes most of the time of writing."""
+    import pyarrow.parquet
+
+    with_dictionary = [path for field in schema for path in _leaves(field.name, field.type)]
+    return pyarrow.parquet.ParquetWriter(out, schema, use_dictionary=with_dictionary or False)
+
+
+def _leaves(path: str, kind: pyarrow.DataType) -> Iterator[str]:
+    """Parquet's names of a column's parts that are no numbers with fractions."""
+    import pyarrow.types as types
+
+    if types.is_struct(kind):
+        for field in kind:
+            yield from _leaves(f"{path}.{field.name}", field.type)
+    elif types.is_nested(kind):  # of maps no part has such a name, and none gets a dictionary
+        yield from _leaves(f"{path}.list.element", getattr(kind, "value_type", kind.field(0).type))
+    elif not types.is_floating(kind):
+        yield path

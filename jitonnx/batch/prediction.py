@@ -34,8 +34,10 @@ BLOCK_ROWS = SIZES[-1]
 """Rows of a table that are read together at most: few enough to stay in a cache on their way."""
 _BATCH_BYTES = 64 << 20
 """Of a batch's inputs at most."""
-_TRIAL_SECONDS = 0.02
+_TRIAL_SECONDS = 0.003
 """How long a size of batches is timed."""
+_LONG_SECONDS = 0.05
+"""Larger sizes are not tried behind one that takes as long: what a run costs beside its rows is nothing against that."""
 
 
 class Plan(NamedTuple):
@@ -193,14 +195,16 @@ def rates_of(run: Callable[[Arrays], Arrays], arrays: Arrays, sizes: Iterable[in
             run(given)  # makes the program
             seconds: list[float] = []
             began = time.perf_counter()
-            while not seconds or time.perf_counter() - began < _TRIAL_SECONDS:
+            while len(seconds) < 3 or time.perf_counter() - began < _TRIAL_SECONDS:
                 start = time.perf_counter()
                 run(given)
                 seconds.append(time.perf_counter() - start)
+                if seconds[-1] > _LONG_SECONDS:
+                    break
         except (RuntimeError, ValueError):  # a row that fails is found, and named, when it is its turn
             break
         rates[rows] = rows / min(seconds)
-        if rates[rows] < _SLOWER * max(rates.values()):
+        if rates[rows] < _SLOWER * max(rates.values()) or min(seconds) > _LONG_SECONDS:
             break
     return rates
 

@@ -262,10 +262,11 @@ class Pointer:
         value = self._code.builder.asm(signature, "", "=r,0,r", [self.value, index.value], side_effect=False)
         return Pointer(self._code, self.element, value)
 
-    def behind(self, vector: SSAValue) -> Pointer:
-        """This pointer, of which LLVM knows no more than that it cannot be had before a vector: what is read through it
-        does not take registers before that is there."""
-        return Pointer(self._code, self.element, opaque(self._code.builder, self.value, vector.value))
+    def behind(self, *vectors: SSAValue) -> Pointer:
+        """This pointer, of which LLVM knows no more than that it cannot be had before some vectors: what is read
+        through it does not take registers before these are there."""
+        after = [vector.value for vector in vectors]
+        return Pointer(self._code, self.element, opaque(self._code.builder, self.value, *after))
 
     def pinned(self) -> Pointer:
         """This pointer, of which LLVM does not know how it was computed: it is not computed anew in every round of a

@@ -12,13 +12,15 @@ class AssumptionError(Exception):
     """A run met sizes that the schedule was planned without: an assumption about them does not hold.
 
     pair: the two sizes that were taken to be equal, if that is what does not hold. untold: the value whose elements
-    were taken for sizes and are none, if it is that. sizes: values of the dimension variables, as far as the run has
-    bound them.
+    were taken for sizes and are none, if it is that. ranks: of values by name, if it is that they were not known, or
+    are others. sizes: values of the dimension variables, as far as the run has bound them.
     """
 
-    def __init__(self, text: str, pair: Pair | None = None, untold: str = "") -> None:
+    def __init__(
+        self, text: str, pair: Pair | None = None, untold: str = "", ranks: Mapping[str, int] | None = None
+    ) -> None:
         super().__init__(text)
-        self.pair, self.untold = pair, untold
+        self.pair, self.untold, self.ranks = pair, untold, ranks or {}
         self.sizes: Mapping[str, int] = {}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -164,9 +164,14 @@ def _last_uses(graph: Graph) -> dict[Node, list[Value]]:
 
 
 def evaluate_node(
-    node: Node, inputs: Sequence[Any], sizes: Mapping[str, int], bodies: Sequence[Body] | None = None
+    node: Node,
+    inputs: Sequence[Any],
+    sizes: Mapping[str, int],
+    bodies: Sequence[Body] | None = None,
+    ranks: Collection[str] = (),
 ) -> tuple[Any, ...]:
     """A node's outputs. sizes: values of the graph's variables; bodies: what runs the node's, NumPy if not given.
+    ranks: names of outputs whose ranks the node has not promised: they are as a run has shown them.
 
     RuntimeException names the node that failed and what it was given.
     """
@@ -174,7 +179,7 @@ def evaluate_node(
         if not node.bodies:
             results = results_of(node.operator, inputs)
             if is_custom(type(node.operator)):
-                _check_promised(node, results)
+                _check_promised(node, results, ranks)
             return results
         arguments, captured = inputs[: len(node.arguments)], inputs[len(node.arguments) :]
         if bodies is None:
@@ -217,14 +222,15 @@ def failure(node: Node, text: str) -> RuntimeException:
     )
 
 
-def _check_promised(node: Node, results: Sequence[Any]) -> None:
+def _check_promised(node: Node, results: Sequence[Any], ranks: Collection[str]) -> None:
     """RuntimeException unless what a user's operator gave is of the types that its inference said."""
     for value, result in zip(node.outputs, results, strict=False):
         type = value.type
         if type.dtype is None or not isinstance(result, np.ndarray):
             continue
-        given = zip(result.shape, type.shape or (), strict=False)
-        fits = type.shape is None or len(result.shape) == len(type.shape)
+        shape = None if value.name in ranks else type.shape
+        given = zip(result.shape, shape or (), strict=False)
+        fits = shape is None or len(result.shape) == len(shape)
         if result.dtype != type.dtype.numpy or not fits or any(isinstance(b, int) and a != b for a, b in given):
             raise failure(
                 node,

@@ -118,6 +118,15 @@ def with_less(settings: Settings, error: Exception, doing: str) -> Settings:
     return replace(settings, optimization_level=0, choices=replace(settings.choices, caution=Caution(caution + 1)))
 
 
+def attach(graph: Graph) -> None:
+    """Have the operators of a graph, and of what its nodes run, make what they need of the types that are known now."""
+    for node in graph:
+        if node.operator.attached:
+            node.operator.attach(node)
+        for body in node.bodies:
+            attach(body)
+
+
 class Engine(ModelEngine):
     """One model, compiled. Runs from several Python threads at once.
 
@@ -152,7 +161,9 @@ class Engine(ModelEngine):
         self._input_types = [value.type for value in graph.inputs]
         dynamic = any(not kind.static for kind in self._input_types)
         # A feed may break what is assumed here; an engine for sizes like its own is then made from the loaded graph.
-        told_by_runs = bool(graph.bindings) or any(node.bodies for node in graph)
+        told_by_runs = any(
+            node.bodies or any(value.type.shape is None for value in node.outputs) for node in graph
+        ) or bool(graph.bindings)
         self._source = (
             specialise(graph, self._input_types, graph.assumptions.apart()) if dynamic or told_by_runs else None
         )
@@ -187,6 +198,7 @@ class Engine(ModelEngine):
         """Why nothing can be planned before a run has shown shapes; "" if it was."""
         if not self.unplanned:
             self.report = optimize(self.graph, settings.optimization_level, disabled=settings.disabled_rewrites)
+            attach(self.graph)
             self._prepare()
         # So that the first run does not wait for it; a schedule is native as far as it can be by chains.
         if self.compiled is None:  # Python reads weights in runs, too
@@ -444,15 +456,16 @@ class Engine(ModelEngine):
 
         None while it is left to the background, and for what no engine can be made for: NumPy says what is wrong.
         """
-        broken = met.untold or str(met.pair)
-        if (met.pair is None and not met.untold) or broken in self._broken:
+        broken = met.untold or (f"ranks {sorted(met.ranks.items())}" if met.ranks else str(met.pair))
+        if (met.pair is None and not met.untold and not met.ranks) or broken in self._broken:
             return None
         untold = self.graph.assumptions.untold | ({met.untold} if met.untold else set())
+        ranks = {**self.graph.assumptions.ranks, **met.ranks}
 
         def make(stop: threading.Event | None) -> Engine:
             assert self._source is not None, "Bug: what a run tells was not checked before it"
             try:
-                made = self.part(self._input_types, Assumptions(met.sizes, untold=untold), stop)
+                made = self.part(self._input_types, Assumptions(met.sizes, untold=untold, ranks=ranks), stop)
             except GraphError:
                 return self
             made._broken = self._broken | {broken}
@@ -519,7 +532,8 @@ class Engine(ModelEngine):
             return found
         types, examples = self._types_like(shapes)
         try:
-            made = self.part(types, Assumptions(examples, untold=self.graph.assumptions.untold), stop)
+            known = self.graph.assumptions
+            made = self.part(types, Assumptions(examples, untold=known.untold, ranks=known.ranks), stop)
         except GraphError as error:
             raise self._misfit(shapes, examples, error) from error
         if not made._accepts(shapes):

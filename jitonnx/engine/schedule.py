@@ -156,10 +156,17 @@ def _counted_part(array: Any, count: int, counted: Counted, sizes: Mapping[str, 
 
 
 class HostStep:
-    """A node that is evaluated on NumPy; graphs of its own are run by schedules."""
+    """A node that is evaluated on NumPy; graphs of its own are run by schedules.
 
-    def __init__(self, host: HostNode, bodies: Sequence[Schedule]) -> None:
+    ranks: those that results are to have, by name, as a run has shown them. main: whether the node is the model's, and
+    not one of a body.
+    """
+
+    def __init__(self, host: HostNode, bodies: Sequence[Schedule], ranks: Mapping[str, int], *, main: bool) -> None:
         self.host, self.bodies, self._node = host, bodies, host.node
+        self.ranks = {value.name: ranks[value.name] for value in host.node.outputs if value.name in ranks}
+        self.asks_ranks = main and _waits_for_ranks(host.node)
+        """Whether a run has to show ranks first: with these the node may be native code."""
         self.inputs = tuple(value for value in host.node.inputs if value is not None)
         self.outputs = host.node.outputs
         self._bodies = [body.run for body in bodies] or None
@@ -167,14 +174,24 @@ class HostStep:
     def __call__(self, values: dict[Value, Any], sizes: dict[str, int], times: Times | None = None) -> None:
         """Add what the node gives to `values`, and what it takes to `times`."""
         node, bodies = self._node, self._bodies
+        if self.asks_ranks:
+            raise AssumptionError(f"{node.name!r} reads values of unknown ranks", ranks=_shown_ranks(values))
         inputs = [None if value is None else array_of(value, values, sizes) for value in node.inputs]
         if times is None:
-            values.update(zip(node.outputs, evaluate_node(node, inputs, sizes, bodies), strict=False))
+            results = evaluate_node(node, inputs, sizes, bodies, self.ranks)
+            if self.ranks:
+                self._check_ranks(results)
+            values.update(zip(node.outputs, results, strict=False))
             return
         began, before = time.perf_counter(), times.total
         timed = [functools.partial(body.run, times=times) for body in self.bodies] or None
-        values.update(zip(node.outputs, evaluate_node(node, inputs, sizes, timed), strict=False))
+        values.update(zip(node.outputs, evaluate_node(node, inputs, sizes, timed, self.ranks), strict=False))
         times.add_host(self, time.perf_counter() - began - (times.total - before))
+
+    def _check_ranks(self, results: Sequence[Any]) -> None:
+        shown = {value.name: array.ndim for value, array in zip(self.outputs, results, strict=False)}
+        if any(shown[name] != rank for name, rank in self.ranks.items()):
+            raise AssumptionError(f"results of {self._node.name!r} have other ranks than in earlier runs", ranks=shown)
 
     def reasons(self) -> Iterator[tuple[Node, str]]:
         """The nodes that are evaluated on the host, those of bodies included, each with the reason."""
@@ -190,6 +207,23 @@ class HostStep:
         """The native steps of bodies."""
         for body in self.bodies:
             yield from body.native_steps()
+
+
+def _waits_for_ranks(node: Node) -> bool:
+    """Whether a node is on the host since it reads a value of an unknown rank, and for no other reason."""
+    values = [value for value in (*node.inputs, *node.outputs) if value is not None]
+    strings = any(not isinstance(value.type, TensorType) or value.dtype is DType.STRING for value in values)
+    asked = any(value is not None and value.type.shape is None and value.dtype is not None for value in node.inputs)
+    return asked and not strings and not node.bodies and type(node.operator).lower is not Operator.lower
+
+
+def _shown_ranks(values: Mapping[Value, Any]) -> dict[str, int]:
+    """The ranks of the values that a run has computed, of which nothing else told them."""
+    return {
+        value.name: array.ndim
+        for value, array in values.items()
+        if isinstance(array, np.ndarray) and value.type.shape is None
+    }
 
 
 class HostLoopStep(HostStep):
@@ -517,9 +551,6 @@ class _Assumed:
         self._passed[key] = None
 
 
-_STEPS: Mapping[type[Operator], type[HostStep | ChoiceStep]] = {If: ChoiceStep, Loop: HostLoopStep, Scan: HostLoopStep}
-
-
 def make_schedule(
     plan: SchedulePlan,
     compiled: Iterator[CompiledParametricProgram],
@@ -536,5 +567,9 @@ def make_schedule(
             steps.append(LoopStep(step, next(compiled), threads, frames, table_bytes))
         else:
             bodies = [make_schedule(body, compiled, threads, frames, table_bytes) for body in step.bodies]
-            steps.append(_STEPS.get(type(step.node.operator), HostStep)(step, bodies))
+            if isinstance(step.node.operator, If):
+                steps.append(ChoiceStep(step, bodies))
+                continue
+            kind = HostLoopStep if isinstance(step.node.operator, Loop | Scan) else HostStep
+            steps.append(kind(step, bodies, plan.graph.assumptions.ranks, main=not plan.graph.scope))
     return Schedule(plan.graph, steps, threads, frames)

@@ -8,7 +8,7 @@ something, the schedule is run as ever, which tells what is the matter.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -50,7 +50,9 @@ class StraightRun:
                 self._steps.append(self._native(step, programs[number]))
             else:
                 assert isinstance(step, HostStep)
-                self._steps.append(self._host(step.host.node))
+                if step.asks_ranks:
+                    raise NotStraight(f"a run shows the ranks of what {step.host.node.name!r} reads")
+                self._steps.append(self._host(step.host.node, step.ranks))
         self._outputs = [self._place(value) for value in schedule.outputs]
         if len(set(self._outputs)) < len(self._outputs):
             raise NotStraight("an output is another one, too")
@@ -104,7 +106,7 @@ class StraightRun:
 
         return do
 
-    def _host(self, node: Node) -> _Step:
+    def _host(self, node: Node, ranks: Collection[str]) -> _Step:
         first = node.inputs[0] if node.inputs else None
         if first is not None and self._reshaped.get(first) is node:
             self._places[node.outputs[0]] = self._place(first)
@@ -115,7 +117,7 @@ class StraightRun:
             shapes = [self._shape(reshape.outputs[0])]
         function = self._function(node, shapes)
         if function is None:
-            return self._evaluated(node, shapes)
+            return self._evaluated(node, shapes, ranks)
         sources = [self._place(value) for value in node.inputs if value is not None and value.constant is None]
         target, shape = self._add(node.outputs[0]), shapes[0]
         if len(sources) == 1:
@@ -141,11 +143,11 @@ class StraightRun:
         ]
         return host_function(node, constants, shapes[0])
 
-    def _evaluated(self, node: Node, shapes: Sequence[tuple[int, ...] | None]) -> _Step:
+    def _evaluated(self, node: Node, shapes: Sequence[tuple[int, ...] | None], ranks: Collection[str]) -> _Step:
         """A node by its operator's `evaluate`."""
         sources = [None if value is None else self._place(value) for value in node.inputs]
         targets = [self._add(value) for value in node.outputs]
-        evaluate = functools.partial(evaluate_node, node, sizes=self._sizes)
+        evaluate = functools.partial(evaluate_node, node, sizes=self._sizes, ranks=ranks)
 
         def do(values: list[Any]) -> bool:
             results = evaluate([None if place is None else values[place] for place in sources])

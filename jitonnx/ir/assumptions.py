@@ -35,6 +35,7 @@ class Assumptions:
     have to be assumed is left to the run.
     untold: names of values whose elements are no sizes, and so never become variables, nor do those of values that
     they are moved to: a run showed negative ones.
+    ranks: by name, those of values of which nothing but a run tells the rank, as one showed them.
     """
 
     def __init__(
@@ -43,8 +44,9 @@ class Assumptions:
         *,
         demands_only: bool = False,
         untold: frozenset[str] = frozenset(),
+        ranks: Mapping[str, int] | None = None,
     ) -> None:
-        self.examples, self.demands_only, self.untold = examples, demands_only, untold
+        self.examples, self.demands_only, self.untold, self.ranks = examples, demands_only, untold, ranks or {}
         self.substitutions: dict[DimLike, DimLike] = {}
         """Expressions that equal a number, and that number: inference puts it in their place."""
         self.taken: Taken | None = None
@@ -79,7 +81,7 @@ class Assumptions:
 
     def apart(self) -> Assumptions:
         """Assumptions of their own, without a note, that answer as these do."""
-        other = Assumptions(self.examples, demands_only=self.demands_only, untold=self.untold)
+        other = Assumptions(self.examples, demands_only=self.demands_only, untold=self.untold, ranks=self.ranks)
         other.substitutions, other.taken = self.substitutions, self.taken
         return other
 

@@ -282,9 +282,21 @@ class Graph:
             if node.operator.decides and node.inputs[0] is not None:
                 self.decide(node.inputs[0])
             types, contents = infer(node, context, len(names), fresh, self.scope)
+        if self.assumptions.ranks:
+            types = tuple(
+                self._ranked(type, names[place] if place < len(names) else "", functools.partial(fresh, place))
+                for place, type in enumerate(types)
+            )
         if self.assumptions.substitutions:
             types = tuple(self._settled(type) for type in types)
         return types, contents
+
+    def _ranked(self, type: Type, name: str, fresh: Callable[[int], Dim]) -> Type:
+        """The type of a node's output, of the rank that a run has shown where nothing else tells it."""
+        rank = self.assumptions.ranks.get(f"{self.scope}{name}") if type.shape is None else None
+        if rank is None or not isinstance(type, TensorType) or type.dtype is None:
+            return type
+        return TensorType(type.dtype, tuple(map(fresh, range(rank))))
 
     def _settle(self, value: Value, *, signed: bool) -> None:
         """Follow a value's elements back to what a run computes; that becomes variables, in place.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from jitonnx.ir.bodies import Bodies
     from jitonnx.ir.computation.lowering import Lowering
-    from jitonnx.ir.graph import Value
+    from jitonnx.ir.graph import Node, Value
     from jitonnx.ir.inference import InferenceContext
     from jitonnx.ir.raw import RawNode
 else:
@@ -58,6 +58,9 @@ class Operator:
         # Only the fields are taken from `dataclass`. The methods that it would generate, and compile, for each of some
         # 200 declarations take 60 ms of every start; those below serve all.
         dataclass(init=False, repr=False, eq=False, kw_only=True)(cls)
+        for entry in fields(cls):  # type: ignore[arg-type]
+            if isinstance(entry.default, float) and not entry.metadata:
+                entry.default = float(np.float32(entry.default))  # as a file would have it
 
     def __init__(self, **attributes: Any) -> None:
         """An operator with these attributes. TypeError for one that is missing or that there is not."""
@@ -101,6 +104,10 @@ class Operator:
     elementwise: ClassVar[bool] = False
     """One scalar expression with broadcasting: every output element depends on one element of each input."""
     commutative: ClassVar[bool] = False
+    any_attributes: ClassVar[bool] = False
+    """A node may have any attributes, of which `of_node` makes the operator."""
+    attached: ClassVar[bool] = False
+    """`attach` is called for each node of what a session runs, before its first run."""
     deterministic: ClassVar[bool] = True
     """Equal inputs give equal outputs: may be folded and merged."""
     symbolic: ClassVar[bool] = False
@@ -120,6 +127,15 @@ class Operator:
     @classmethod
     def upgrade(cls, node: RawNode) -> None:
         """Bring a node of an older version to the newest form, in place: called before its attributes are read."""
+
+    @classmethod
+    def of_node(cls, node: RawNode) -> Operator:
+        """The operator of a node, whose attributes nothing is declared of: called where `any_attributes` is true."""
+        raise NotImplementedError
+
+    def attach(self, node: Node) -> None:
+        """Make what a run needs, of types and constants that are known by now; whatever is wrong is an `Error`."""
+        raise NotImplementedError
 
     # A declaration names its inputs one by one. `*Any, **Any` is what type checkers let it narrow in that way.
 

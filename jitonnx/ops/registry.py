@@ -178,6 +178,8 @@ class Registry:
             declaration.upgrade(node)
         while node.inputs and node.inputs[-1] is None:
             node.inputs.pop()
+        if declaration.any_attributes:
+            return declaration.of_node(node)
         return declaration(**_parse_attributes(declaration, node, where))
 
     def signature(self, domain: str, name: str, opset: int) -> Schema | None:

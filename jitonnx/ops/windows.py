@@ -12,7 +12,7 @@ from jitonnx.ir.dims import DimLike, ceil_divide, floor_divide, maximum, minimum
 from jitonnx.ir.graph import Value
 from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError
-from jitonnx.support.records import dataclass
+from jitonnx.support.records import NamedTuple, dataclass
 
 AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 
@@ -34,6 +34,24 @@ class Windows:
     def taps(self) -> list[tuple[int, ...]]:
         """The positions in a window, row-major; the sizes must be known."""
         return list(product(*(range(size) for size in self.kernel)))
+
+
+class WindowAttributes(NamedTuple):
+    """ONNX's attributes of windows. None stands for 1 along each axis, and for no padding."""
+
+    strides: Sequence[int] | None = None
+    dilations: Sequence[int] | None = None
+    pads: Sequence[int] | None = None
+    auto_pad: str = "NOTSET"
+
+    @classmethod
+    def of(cls, operator: Any) -> WindowAttributes:
+        """Those of an operator that has all of them."""
+        return cls(operator.strides, operator.dilations, operator.pads, operator.auto_pad)
+
+    def steps(self, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Strides and dilations with an entry for each spatial axis. InferenceError if they do not fit."""
+        return per_axis(self.strides, rank, 1, "strides"), per_axis(self.dilations, rank, 1, "dilations")
 
 
 def spatial_rank(x: Value) -> int:
@@ -68,21 +86,17 @@ def slide(
     context: InferenceContext,
     size: Sequence[DimLike],
     kernel: Sequence[Any],
-    strides: Sequence[int] | None,
-    dilations: Sequence[int] | None,
-    pads: Sequence[int] | None,
-    auto_pad: str,
+    attributes: WindowAttributes,
     *,
     ceil_mode: bool = False,
 ) -> Windows:
-    """The windows of Conv and the pools over an input of spatial size `size`, by ONNX's attributes.
+    """The windows of Conv and the pools over an input of spatial size `size`.
 
     With ceil_mode the last window may reach over the end, but must start before the padding behind the input (as
     onnxruntime and ONNX's shape inference do, for auto_pad VALID too).
     """
-    rank = len(size)
-    strides = per_axis(strides, rank, 1, "strides")
-    dilations = per_axis(dilations, rank, 1, "dilations")
+    rank, pads, auto_pad = len(size), attributes.pads, attributes.auto_pad
+    strides, dilations = attributes.steps(rank)
     covers = extent(kernel, dilations)
     if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
         output: tuple[DimLike, ...] = tuple(
@@ -128,10 +142,7 @@ def check_auto_pad(auto_pad: str) -> None:
 def spread(
     size: Sequence[DimLike],
     kernel: Sequence[Any],
-    strides: Sequence[int] | None,
-    dilations: Sequence[int] | None,
-    pads: Sequence[int] | None,
-    auto_pad: str,
+    attributes: WindowAttributes,
     output_padding: Sequence[int] | None,
     output_shape: Sequence[int] | None,
 ) -> Windows:
@@ -142,9 +153,8 @@ def spread(
     never negative. Where the padding follows from the output's size and is odd, SAME_UPPER cuts more behind and
     everything else more in front: ONNX since version 11, and onnxruntime in all versions.
     """
-    rank = len(size)
-    strides = per_axis(strides, rank, 1, "strides")
-    dilations = per_axis(dilations, rank, 1, "dilations")
+    rank, pads, auto_pad = len(size), attributes.pads, attributes.auto_pad
+    strides, dilations = attributes.steps(rank)
     extra = per_axis(output_padding, rank, 0, "output_padding", least=0)
     check_auto_pad(auto_pad)
     covers = extent(kernel, dilations)

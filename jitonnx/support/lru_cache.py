@@ -1,7 +1,8 @@
 """Caches of what is made for a key (input shapes): the least recently used goes, by limits of number and bytes.
 
 Our own, as `functools.lru_cache` and the package cachetools know neither a limit of bytes, nor things made in the
-background or when they are asked for again, nor locks that a fork leaves free.
+background or when they are asked for again, nor locks that a fork leaves free; and under two threads `lru_cache` makes
+a thing twice. What that costs, on a Zen 5: 0.74 us to find what is there, where `lru_cache` takes 0.14.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, TypeAlias
 
 from jitonnx.kernels.convolution.narrow_spec import NarrowSpec
-from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK
+from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK, ConvolutionShape
 from jitonnx.kernels.convolution.spec import (
     DepthwisePlanesSpec,
     DepthwiseSpec,
@@ -46,74 +46,64 @@ _REST_SUMS = 8
 
 
 def choose_convolution(
-    kernel: tuple[int, int],
-    strides: tuple[int, int],
-    dilations: tuple[int, int],
-    groups: int,
-    channels: int,
-    out_channels: int,
-    out_size: tuple[int | None, int | None],
+    shape: ConvolutionShape,
     target: Target,
     *,
     channels_last: bool = True,
     winograd: bool = True,
-    in_size: tuple[int | None, int | None] = (None, None),
-    pads: tuple[int | None, int | None] = (0, 0),
     usual_sizes: Sequence[tuple[int, int]] = (),
 ) -> DirectSpec | DepthwiseSpec | WinogradSpec:
-    """The kernel for ONNX's Conv. `channels` and `out_channels` are those of all groups; out_size and in_size are
-    (height, width), None where it is not known; pads those before rows and columns. channels_last: whether x has
-    x_channel = 1. An NCHW input needs no copy into NHWC: it is as fast where channels are few, and allowed for any
-    number. winograd: whether errors of 3e-6 of the largest output (with 256 channels) are allowed, and that a NaN or
-    an infinity reaches all outputs of its tile. usual_sizes: an output's sizes to choose between direct sums and
-    Winograd by, where its size is not known; without any they are direct.
+    """The kernel for ONNX's Conv. channels_last: whether x has x_channel = 1. An NCHW input needs no copy into NHWC: it
+    is as fast where channels are few, and allowed for any number. winograd: whether errors of 3e-6 of the largest
+    output (with 256 channels) are allowed, and that a NaN or an infinity reaches all outputs of its tile. usual_sizes:
+    an output's sizes to choose between direct sums and Winograd by, where its size is not known; without any they are
+    direct.
 
     Depthwise when every channel is a group; in groups of 2, 4 or 8 channels by permutations where the CPU has such of a
     whole vector; Winograd, of several groups with whole blocks of channels, where it saves time; else direct. In
     scratch memory, up to 4 channels stay side by side ("interleaved": its sums run over kernel_width * channels
     neighbours at once); more are worth blocks of a cache line.
     """
-    lanes = target.lanes(4)
+    lanes, in_size, out_size, pads = target.lanes(4), shape.in_size, shape.out_size, shape.pads
+    kernel, strides, dilations = shape.kernel, shape.strides, shape.dilations
+    groups, channels, out_channels = shape.groups, shape.channels, shape.out_channels
     if groups == channels == out_channels > 1 and channels_last:
         rows, pixels = cheapest(
             "depthwise tile",
-            lambda: _layer_text(kernel, strides, dilations, groups, channels, out_channels, out_size),
+            shape.text,
             _depthwise_tiles(kernel, dilations, out_size[1], target),
             lambda tile: f"{tile[0]} x {tile[1]} pixels",
         )
         return DepthwiseSpec(kernel, strides, dilations, pixels, rows)
-    axes = list(zip(kernel, pads, strides, dilations, out_size, in_size, strict=True))
     shares: dict[WinogradSpec | None, float] = {None: 1.0}
     if winograd and strides == (1, 1) and channels_last:
-        taps = [_read_taps(*axis) for axis in axes]
         down, across = out_size
         likely = usual_sizes if down is None or across is None else [(down, across)]
-        shares = _winograd_shares(kernel, dilations, taps, groups, channels, out_channels, likely, target)
+        shares = _winograd_shares(shape, likely, target)
     width = channels // groups
     permuted = width in _NARROW_GROUPS and channels_last and lanes >= max(_NARROW_GROUPS)
     narrow = permuted and width == out_channels // groups
     merged = _merged_groups(groups, out_channels, lanes)
     own, own_outputs = channels // groups * merged, out_channels // groups * merged
     tile_costs = {_GROUPED: 1.0} if narrow else _tile_costs(own_outputs, out_size, target)
-    unit = shares.pop(None) / min(tile_costs.values())
+    unit = shares.pop(None) / (min(tile_costs.values()) or 1)  # without outputs there is nothing to choose by
     costs: dict[WinogradSpec | _Tile, float] = {tile: unit * cost for tile, cost in tile_costs.items()}
     chosen = cheapest(
         "convolution",
-        lambda: _layer_text(kernel, strides, dilations, groups, channels, out_channels, out_size),
+        shape.text,
         {**costs, **{spec: share for spec, share in shares.items() if spec is not None}},
         _way_text,
     )
     if isinstance(chosen, WinogradSpec):
         return chosen
     if narrow:
-        columns = (kernel[1], strides[1], dilations[1])
-        tile_rows, pixels = _grouped_tile(columns, out_size, target.vector_registers)
+        tile_rows, pixels = _grouped_tile(shape.columns, out_size, target.vector_registers)
         return GroupedSpec(
             *(lanes, pixels, 1, tile_rows),
             merged_groups=CHANNEL_BLOCK // width,
             l2_bytes=target.l2_bytes,
             group_width=width,
-            columns=columns,
+            columns=shape.columns,
         )
     tile_rows, pixels, vectors = chosen
     layout: Layout = "blocked"
@@ -128,6 +118,7 @@ def choose_convolution(
     far_taps = layout == "blocked" and dilations[1] >= pixels
     sizes = (*in_size, *out_size, *pads)
     if layout == "blocked" and max(dilations) > 1 and None not in sizes:
+        axes = zip(kernel, pads, strides, dilations, out_size, in_size, strict=True)
         active = [Taps(taps, -(pad or 0), *steps).active(size or 0) for taps, pad, *steps, size in axes]
         tile = (tile_rows, pixels, vectors)
         tile_rows, pixels, vectors, far_taps = _dilated_tile(active, tile, own_outputs, target)
@@ -156,23 +147,6 @@ def _way_text(way: WinogradSpec | _Tile) -> str:
         return f"Winograd of {rows} x {columns} outputs, {way.rows} tiles x {way.vectors} vectors"
     rows, pixels, vectors = way
     return "grouped" if way == _GROUPED else f"direct, {rows} x {pixels} pixels x {vectors} vectors"
-
-
-def _layer_text(
-    kernel: tuple[int, int],
-    strides: tuple[int, int],
-    dilations: tuple[int, int],
-    groups: int,
-    channels: int,
-    out_channels: int,
-    out_size: tuple[int | None, int | None],
-) -> str:
-    """A layer in words, as far as its kernel is chosen by that: `3x3 64->128 to 56x56, strides 2x2`."""
-    size = "x".join("any" if extent is None else str(extent) for extent in out_size)
-    text = f"{kernel[0]}x{kernel[1]} {channels}->{out_channels} to {size}"
-    for name, steps in (("strides", strides), ("dilations", dilations)):
-        text += f", {name} {steps[0]}x{steps[1]}" if steps != (1, 1) else ""
-    return text + (f", {groups} groups" if groups != 1 else "")
 
 
 def choose_depthwise_planes(
@@ -206,13 +180,16 @@ def choose_depthwise_planes(
     return spec
 
 
-def _read_taps(
-    kernel: int, pad: int | None, stride: int, dilation: int, outputs: int | None, size: int | None
-) -> float:
-    """Taps along one axis that an output reads on average, those that read padding left out if dilation is wide."""
-    if dilation == 1 or not outputs or size is None or pad is None:
-        return kernel
-    return sum(map(len, Taps(kernel, -pad, stride, dilation, outputs).active(size))) / outputs
+def _read_taps(shape: ConvolutionShape) -> list[float]:
+    """Taps along both axes that an output reads on average, those that read padding left out if dilation is wide."""
+
+    def read(kernel: int, pad: int | None, stride: int, dilation: int, outputs: int | None, size: int | None) -> float:
+        if dilation == 1 or not outputs or size is None or pad is None:
+            return kernel
+        return sum(map(len, Taps(kernel, -pad, stride, dilation, outputs).active(size))) / outputs
+
+    windows = (shape.kernel, shape.pads, shape.strides, shape.dilations)
+    return [read(*axis) for axis in zip(*windows, shape.out_size, shape.in_size, strict=True)]
 
 
 def _winograd_tiles(kernel: tuple[int, int], *, narrow: bool) -> list[tuple[int, int]]:
@@ -228,14 +205,7 @@ def _winograd_tiles(kernel: tuple[int, int], *, narrow: bool) -> list[tuple[int,
 
 
 def _winograd_shares(
-    kernel: tuple[int, int],
-    dilations: tuple[int, int],
-    taps: Sequence[float],
-    groups: int,
-    channels: int,
-    out_channels: int,
-    out_sizes: Sequence[tuple[int, int]],
-    target: Target,
+    shape: ConvolutionShape, out_sizes: Sequence[tuple[int, int]], target: Target
 ) -> dict[WinogradSpec | None, float]:
     """What Winograd kernels cost over the least, and what direct sums do (None), which Winograd has to outrun by a
     tenth. Of several sizes of an output that is what they cost, compared with the best for each, where it is most. In
@@ -252,52 +222,36 @@ def _winograd_shares(
     give the weights counts in both (`_waiting`): so it was measured with weights that other layers' had driven out (128
     channels of 28 x 28 pixels, 256 of 14 x 14, 512 of 7 x 7).
     """
-    if not channels // groups or not out_channels // groups or not out_sizes or any(0 in size for size in out_sizes):
+    own, own_outputs = shape.channels // shape.groups, shape.out_channels // shape.groups
+    if not own or not own_outputs or not out_sizes or any(0 in size for size in out_sizes):
         return {None: 1.0}
-    costs = [
-        _winograd_costs(kernel, dilations, taps, groups, channels, out_channels, size, target) for size in out_sizes
-    ]
+    taps = _read_taps(shape)
+    costs = [_winograd_costs(shape, taps, size, target) for size in out_sizes]
     least = [min(of_size.values()) for of_size in costs]
     return {spec: max(of_size[spec] / best for of_size, best in zip(costs, least, strict=True)) for spec in costs[0]}
 
 
-def outruns_bfloat16(
-    axes: Sequence[tuple[int, int | None, int, int, int, int | None]],
-    channels: int,
-    out_channels: int,
-    target: Target,
-    *,
-    winograd: bool,
-) -> bool:
+def outruns_bfloat16(shape: ConvolutionShape, out_size: tuple[int, int], target: Target, *, winograd: bool) -> bool:
     """Whether a convolution of one group takes less time in float32, by Winograd if that is allowed or by sums that
-    leave out what reads padding, than by sums over all taps at the core's rate of bfloat16.
-
-    axes: the kernel, the padding before, stride, dilation, and the sizes of the output and of the input (None: not
-    known) along both.
+    leave out what reads padding, than by sums over all taps at the core's rate of bfloat16, for an output of this size.
     """
-    kernel, _, strides, dilations, size, _ = ((down, across) for down, across in zip(*axes, strict=True))
-    taps = [_read_taps(*axis) for axis in axes]
-    if not channels or not out_channels or 0 in size or 0 in taps:
+    shape = replace(shape, out_size=out_size)
+    taps, kernel = _read_taps(shape), shape.kernel
+    if not shape.channels or not shape.out_channels or 0 in out_size or 0 in taps:
         return False
-    costs = _winograd_costs(kernel, dilations, taps, 1, channels, out_channels, size, target)
+    costs = _winograd_costs(shape, taps, out_size, target)
     direct = costs.pop(None) / _DIRECT_SHARE
-    least = min((direct, *costs.values())) if winograd and strides == (1, 1) else direct
+    least = min((direct, *costs.values())) if winograd and shape.strides == (1, 1) else direct
     all_taps = kernel[0] * kernel[1] / (taps[0] * taps[1])
     return bool(least * target.core.bfloat16_rate < direct * all_taps)
 
 
 def _winograd_costs(
-    kernel: tuple[int, int],
-    dilations: tuple[int, int],
-    taps: Sequence[float],
-    groups: int,
-    channels: int,
-    out_channels: int,
-    out_size: tuple[int, int],
-    target: Target,
+    shape: ConvolutionShape, taps: Sequence[float], out_size: tuple[int, int], target: Target
 ) -> dict[WinogradSpec | None, float]:
     """The cycles of `_winograd_shares` for an output of this size by spec, nine tenths of direct sums' by None."""
-    height, width = out_size
+    (height, width), kernel, dilations = out_size, shape.kernel, shape.dilations
+    groups, channels, out_channels = shape.groups, shape.channels, shape.out_channels
     own, own_outputs = channels // groups, out_channels // groups
     part_block = own % CHANNEL_BLOCK != 0
     lanes, wide = target.lanes(4), target.vector_registers >= 32
@@ -390,31 +344,23 @@ def choose_transposed(
 
 
 def choose_narrow(
-    columns: tuple[int, int, int],
-    row_stride: int,
-    groups: int,
-    out_channels: int,
-    out_size: tuple[int | None, int | None],
-    target: Target,
-    *,
-    planes: bool,
-    transposed_pad: int | None = None,
+    shape: ConvolutionShape, target: Target, *, planes: bool, transposed: bool = False
 ) -> NarrowSpec | None:
-    """The kernel for few output channels, those of all groups; None where vectors of them are as fast, or where it
-    cannot do it. columns: kernel size, stride and dilation along the rows; planes: whether x lies in such;
-    transposed_pad: that in front of a ConvTranspose's columns, None for Conv. An unknown size is taken for a large one.
+    """The kernel for few output channels; None where vectors of them are as fast, or where it cannot do it. planes:
+    whether x lies in such; transposed: whether this is ONNX's ConvTranspose, whose padding is known then. An unknown
+    size is taken for a large one.
 
     In multiply-adds of vectors: those of pixels, which cost more for loads that straddle cache lines and for the copy,
     and those of channels, which are not full.
     """
-    transposed, outputs, (taps, stride, _) = transposed_pad is not None, out_channels // groups, columns
-    phases, down = (stride, row_stride) if transposed else (1, 1)
+    outputs, (taps, stride, _), pad = shape.out_channels // shape.groups, shape.columns, shape.pads[1]
+    phases, down = (stride, shape.strides[0]) if transposed else (1, 1)
     sums = 24 if target.vector_registers >= 32 else 12
     if not 0 < outputs <= _NARROW_OUTPUTS or phases > sums or (not transposed and stride != 1) or taps < 1:
         return None
     block = max(n for n in range(1, outputs + 1) if outputs % n == 0 and n * phases <= sums)
     most = max(1, min(sums // (block * phases), _NARROW_STEP // (taps * block)))
-    lanes, (height, width) = target.lanes(4), out_size
+    lanes, (height, width) = target.lanes(4), shape.out_size
     cost = _NARROW_COST if planes else _NARROW_COST_TRANSPOSING
     vectors = min(most, 2)
     if width is not None:
@@ -427,7 +373,7 @@ def choose_narrow(
         return None
     rows = most if height is None else -(-height // down)
     return NarrowSpec(
-        *(lanes, block, columns, transposed, (transposed_pad or 0) % stride if transposed else 0),
+        *(lanes, block, shape.columns, transposed, (pad or 0) % stride if transposed else 0),
         *(down, max(1, min(most // vectors, rows)), vectors, planes, target.l2_bytes),
     )
 

@@ -31,18 +31,24 @@ class _Cover(NamedTuple):
     counts: tuple[float, ...]
 
 
+class GemmExtents(NamedTuple):
+    """`batch` products of m x k by k x n; None: not known before run time."""
+
+    m: int | None
+    n: int | None
+    k: int | None
+    batch: int | None = 1
+
+
 def choose_gemm(
-    m: int | None,
-    n: int | None,
-    k: int | None,
-    batch: int | None,
+    extents: GemmExtents,
     target: Target,
     *,
     packed_b: bool = True,
     a_in_place: bool = True,
     element: str = "float32",
 ) -> GemmSpec:
-    """The spec for `batch` m x k by k x n products (None: not known before run time) that costs least by `tile_cost`.
+    """The spec that costs least by `tile_cost`.
 
     A tile's sums, one row of b and one element of a must fit in the registers: with 32 of them that is 6 x 4 vectors
     (24 + 4 + 1), 9 x 3, 14 x 2; with 16 it is 6 x 2 or 4 x 3. Where m is known, the remainder below has a tile of its
@@ -52,7 +58,8 @@ def choose_gemm(
     compiling, which counts as half a percent of the run time, and as 5 % of that of a small product (some 10
     microseconds).
     """
-    dims = [dim for dim in (m, n, k, batch) if dim is not None]
+    m, n, k, batch = extents
+    dims = [dim for dim in extents if dim is not None]
     small = len(dims) == 4 and prod(dims) < tuning.GEMM_SMALL_PRODUCTS
     lanes = target.lanes(np.dtype(element).itemsize)
     parts = 2 if packed_b and n is not None and target.vector_bytes == 64 and 0 < n % lanes <= lanes // 2 else 1

@@ -1,8 +1,13 @@
 """Products with matrices of 2, 4 or 8 bits, and what prepares their rows.
 
 few rows:   for each panel of columns                                read once, from memory
-  or of int8    for each block                                       Σ q A in registers, per digit of A
+                for each block                                       Σ q A in registers, per digit of A
                     y += (Σ q A - z Σ A) * factor * s
+of int8:    for each panel of columns                                read once, from memory
+                for some rows, for each strip of blocks              first-level cache; the next one is asked for
+                    for each tile of rows and columns, each block    Σ q A - z Σ A in registers
+                        sums += ... * factor * s                     first-level cache between strips
+                y = sums
 many rows:  for each panel of columns
                 scratch = (q - z) s                                  float32 or bfloat16, second-level cache
                 for each tile of rows                                y = a @ scratch
@@ -12,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from typing import Any
 
 from jitonnx.emit import llvm_ir, types
 from jitonnx.emit.builder import Kernel, KernelBuilder, Pointer, Variable, gathered, remainder, shuffled, smaller
@@ -24,6 +30,7 @@ from jitonnx.kernels.bfloat16.spec import STEP
 from jitonnx.kernels.integer.products import add_products, byte_pairs
 from jitonnx.kernels.nbits.spec import (
     CHUNK,
+    GROUP_ROWS,
     LEAST_MAGNITUDE,
     TILE_VECTORS,
     VECTORS,
@@ -44,8 +51,10 @@ from jitonnx.kernels.parts.microkernel import (
     emit_accumulate,
     emit_finish,
     emit_prefetch,
+    emit_prefetch_result,
     row_offsets,
 )
+from jitonnx.support.records import NamedTuple
 from jitonnx.target import tuning
 
 _I64 = llvm_ir.IntType(64)
@@ -55,6 +64,11 @@ _FEW_TOGETHER = 4
 """So many rows are multiplied at a time, if there are few."""
 _SUMS = 8
 """Fewer sums at a time would wait for themselves."""
+_SUMS_OF_BYTES = 16
+"""Sums at a time where each is of one digit, beside the columns that they are made of."""
+_STRIP = 256
+"""Numbers of a column that all rows of int8 are multiplied with before the next ones: of a panel of 4 bits they are 8
+KB, and its scales 2."""
 _TOGETHER = 4
 """Rows of a block of sums in memory that go through the epilogue at a time."""
 
@@ -139,7 +153,11 @@ class _Rows:
             for number_of_part, part in enumerate(self._digits(number)):
                 left.store(at * self.spec.digits + number_of_part * CHUNK, part)
         factors.store(0, factor)
-        factors.store(1, convert(reduce_add(total.get()), types.float32))
+        whole = reduce_add(total.get())
+        if self.spec.digits == 1:
+            factors.to(types.int32).store(1, -whole)
+        else:
+            factors.store(1, convert(whole, types.float32))
 
     def _digits(self, number: SSAValue) -> list[SSAValue]:
         """The bytes of CHUNK quantised elements, as vectors of CHUNK."""
@@ -157,6 +175,19 @@ class _Rows:
             for byte in range(4)
         ]
         return [gathered(digits, order[start : start + CHUNK]) for start in range(0, len(order), CHUNK)]
+
+
+class _InMemory(NamedTuple):
+    """A vector that is changed in memory, as a `Variable` is."""
+
+    place: Pointer
+    lanes: int
+
+    def get(self) -> SSAValue:
+        return self.place.load(0, self.lanes)
+
+    def set(self, value: SSAValue) -> None:
+        self.place.store(0, value)
 
 
 class _NBits:
@@ -182,7 +213,7 @@ class _NBits:
             panel, first_row = remainder(task, panels), task / panels * size.task_rows
             count = smaller(size.task_rows, size.m - first_row)
             if self.digits == 1:
-                self._emit_rows(panel, first_row, count, self.spec.rows)
+                self._emit_groups(panel, first_row, count)
             else:
                 with code.if_else(size.m <= tuning.NBITS_FEW_ROWS) as (few, many):
                     with few:
@@ -213,6 +244,99 @@ class _NBits:
     def _usual_zero(self) -> float:
         return float(1 << (self.spec.bits - 1))
 
+    # ------------------------------------------------------------ rows of int8
+
+    def _emit_groups(self, panel: SSAValue, first_row: SSAValue, count: SSAValue) -> None:
+        """Rows of int8, some at a time; a row alone needs no sums in memory."""
+        code = self.code
+        with code.loop(count, 0, GROUP_ROWS) as start:
+            row, rows = first_row + start, smaller(count - start, GROUP_ROWS)
+            with code.if_else(rows <= 1) as (one, several):
+                with one:
+                    self._emit_rows(panel, row, rows, (1,))
+                with several:
+                    self._emit_group(panel, row, rows)
+
+    def _emit_group(self, panel: SSAValue, first_row: SSAValue, rows: SSAValue) -> None:
+        """Several rows of int8 times a panel, strip by strip: what is read of it from memory serves them all."""
+        code, spec, lanes, width = self.code, self.spec, self.lanes, self.spec.width
+        sums, zero = code.scratch(types.float32), code.number(types.float32, 0.0, lanes)
+        tall, low, _ = spec.rows
+        with code.loop((rows + (low - 1)) * width, 0, lanes) as i:
+            sums.store(i, zero)
+        with code.loop(rows) as row:
+            y = self.y.at((first_row + row) * self.size.y_row + panel * width)
+            emit_prefetch_result(code.builder, y.value, self.size.y_row.value, (1, width))
+        in_tall = rows / tall * tall
+        heights = [(tall, code.integer(0), in_tall), (low, in_tall, rows)]
+        tiles = code.integer(0)
+        for height, begin, end in heights:
+            tiles = tiles + (end - begin + (height - 1)) / height * (VECTORS // self._vectors(height))
+        w, place = self._place(panel)
+        strip, block_words = max(1, _STRIP // spec.block), self.block_words * width
+        # Each tile asks for a part of what it is multiplied with a strip later.
+        shares = [(tiles + (count * 4 // LINE - 1)) / tiles for count in (block_words, width)]
+        with code.loop(self.blocks, 0, strip) as block:
+            first_w, first_place = w.at(block * block_words), place + block * width
+            ahead = first_w.at(strip * block_words), self.scales.at(first_place + strip * width)
+            done = code.variable(code.integer(0))
+            for height, begin, end in heights:
+                vectors = self._vectors(height)
+                with code.loop(end, begin, height) as row, code.loop(width, 0, vectors * lanes) as part:
+                    asked = done.get() * (strip * LINE // 4)
+                    soon = [start.at(asked * share) for start, share in zip(ahead, shares, strict=True)]
+                    arguments = [
+                        *(first_w.at(part), first_place + part, first_row + row, smaller(rows - row, height)),
+                        *(block, smaller(self.blocks - block, strip), sums.at(row * width + part), *soon, *shares),
+                    ]
+                    self._strip_tile(height, arguments)
+                    done.set(done.get() + 1)
+        with code.loop(rows) as row:
+            found = [sums.at(row * width).load(v * lanes, lanes) for v in range(VECTORS)]
+            self._finish(found, 1, first_row + row, panel * width)
+
+    def _strip_tile(self, height: int, arguments: Sequence[SSAValue | Pointer]) -> None:
+        def write(code: KernelBuilder, *given: Any) -> None:
+            _NBits(code, self.spec, self.lanes, self.epilogue)._write_strip(height, *given)
+
+        self.code.subroutine(f"strip.{height}", arguments, write, inline=False)
+
+    def _write_strip(
+        self,
+        height: int,
+        w: Pointer,
+        place: SSAValue,
+        first_row: SSAValue,
+        rows: SSAValue,
+        first_block: SSAValue,
+        blocks: SSAValue,
+        sums: Pointer,
+        next_w: Pointer,
+        next_scales: Pointer,
+        w_lines: SSAValue,
+        scale_lines: SSAValue,
+    ) -> None:
+        """Add the products of some blocks to sums in memory: a tile of `height` rows, of which `rows` are there. The
+        last one is multiplied again in the place of one that is not. With each block so many lines are asked for of
+        what comes next."""
+        code, lanes, vectors = self.code, self.lanes, self._vectors(height)
+        places = [r * self.spec.width + v * lanes for r in range(height) for v in range(vectors)]
+        results = [_InMemory(sums.at(place), lanes) for place in places]
+        prepared = self._prepared_rows([first_row + smaller(rows - 1, r) for r in range(height)], first_block)
+        with code.loop(blocks) as block:
+            for start, lines in ((next_w, w_lines), (next_scales, scale_lines)):
+                with code.loop(lines) as line:
+                    emit_prefetch(code.builder, start.at((block * lines + line) * (LINE // 4)).value, level=1)
+            self._add_block(w, place, prepared, block, results, vectors)
+
+    def _vectors(self, height: int) -> int:
+        """Vectors of columns of a tile of so many rows, whose sums stay in registers."""
+        together, most = _SUMS if self.digits != 1 else _SUMS_OF_BYTES, VECTORS
+        if self.digits and self.code.target.vector_registers < 32:
+            together //= 4 if self.pairs else 2
+            most = VECTORS if height == 1 and not self.pairs else 2
+        return max(1, min(most, together // (height * max(1, self.digits))))
+
     # ------------------------------------------------------------ rows as they are prepared
 
     def _emit_rows(self, panel: SSAValue, first_row: SSAValue, count: SSAValue, heights: Sequence[int]) -> None:
@@ -221,9 +345,7 @@ class _NBits:
         w, place = self._place(panel)
         column, done = panel * self.spec.width, code.integer(0)
         for height in heights:
-            few_registers = self.digits and code.target.vector_registers < 32
-            together = _SUMS // (4 if self.pairs else 2) if few_registers else _SUMS
-            vectors = max(1, min(VECTORS, together // (height * max(1, self.digits))))
+            vectors = self._vectors(height)
             end = done + (count - done) / height * height
             with code.loop(end, done, height) as row, code.loop(self.spec.width, step=vectors * lanes) as part:
                 self._rows_tile(height, vectors, [w.at(part), place + part, first_row + row, column + part])
@@ -238,49 +360,89 @@ class _NBits:
     def _write_rows(
         self, height: int, vectors: int, w: Pointer, place: SSAValue, row: SSAValue, column: SSAValue
     ) -> None:
-        code, spec, lanes, width = self.code, self.spec, self.lanes, self.spec.width
-        places = [(r, v) for r in range(height) for v in range(vectors)]
-        results = [code.variable(code.number(types.float32, 0.0, lanes)) for _ in places]
-        row_words = self.blocks * (spec.block // 4 * self.digits if self.digits else spec.block)
-        left = [self.left.at((row + r) * row_words) for r in range(height)]
-        factors = [self.factors.at((row + r) * self.blocks * 2) for r in range(height)]
+        code, lanes = self.code, self.lanes
+        results = [code.variable(code.number(types.float32, 0.0, lanes)) for _ in range(height * vectors)]
+        rows = self._prepared_rows([row + r for r in range(height)], code.integer(0))
         with code.loop(self.blocks) as block:
-            words = min(self.block_words, _UNROLLED // spec.word)
-            sums = self._block_sums(height, vectors)
-            with code.loop(self.block_words, step=words) as start:
-                first = block * self.block_words + start
-                added = self._pair_sums(len(places)) if self.pairs else sums
-                for word in range(words):
-                    self._add_word(w, left, first + word, added, vectors)
-                if self.pairs:
-                    self._add_pairs(sums[0], added[0])
-            at = place + block * width
-            scales = [self.scales.load(at + v * lanes, lanes) for v in range(vectors)]
-            zeros = [self._zero_of_packed(at + v * lanes) for v in range(vectors)]
-            totals = self._totals(sums)
-            for r in range(height):
-                total, factor = factors[r].load(block * 2 + 1), factors[r].load(block * 2)
-                for v in range(vectors):
-                    number, zero = r * vectors + v, zeros[v]
-                    value = fma(-zero, total.splat(lanes), totals[number])
-                    scale = scales[v] * factor.splat(lanes) if self.digits else scales[v]
-                    results[number].set(fma(value, scale, results[number].get()))
+            self._add_block(w, place, rows, block, results, vectors)
+        self._finish([result.get() for result in results], height, row, column)
+
+    def _finish(self, sums: Sequence[SSAValue], height: int, row: SSAValue, column: SSAValue) -> None:
+        """Put the sums of a tile through the epilogue."""
         emit_finish(
-            code,
+            self.code,
             self.epilogue,
-            shape=(height, vectors),
-            sums=[place.get().value for place in results],
+            shape=(height, len(sums) // height),
+            sums=[value.value for value in sums],
             result=TileResult(
-                self.y.at(row * self.size.y_row + column).value, self.size.y_row.value, (code.integer(0), row, column)
+                self.y.at(row * self.size.y_row + column).value,
+                self.size.y_row.value,
+                (self.code.integer(0), row, column),
             ),
             active=(self.size.n - column).value,
         )
 
-    def _block_sums(self, height: int, vectors: int) -> list[list[Variable]]:
-        """Sums of a block by digit, of a row and vector after the other, at first 0."""
+    def _prepared_rows(self, rows: Sequence[SSAValue], block: SSAValue) -> list[tuple[Pointer, Pointer]]:
+        """Where the elements and the factors of rows are, from a block on."""
+        elements = self.spec.block // 4 * self.digits if self.digits else self.spec.block
+        places = [row * self.blocks + block for row in rows]
+        return [(self.left.at(place * elements), self.factors.at(place * 2)) for place in places]
+
+    def _add_block(
+        self,
+        w: Pointer,
+        place: SSAValue,
+        rows: Sequence[tuple[Pointer, Pointer]],
+        block: SSAValue,
+        results: Sequence[Variable] | Sequence[_InMemory],
+        vectors: int,
+    ) -> None:
+        """Add the products of a block, counted from where w, place and rows begin, to the results."""
+        code, spec, lanes = self.code, self.spec, self.lanes
+        left, factors = [row for row, _ in rows], [factor.at(block * 2) for _, factor in rows]
+        words = min(self.block_words, _UNROLLED // spec.word)
+        sums = self._block_sums(factors, vectors)
+        is_one = self.digits == 1 and words == self.block_words
+        with nullcontext(code.integer(0)) if is_one else code.loop(self.block_words, step=words) as start:
+            first = block * self.block_words + start
+            added = self._pair_sums(len(results)) if self.pairs else sums
+            for word in range(words):
+                self._add_word(w, left, first + word, added, vectors)
+            if self.pairs:
+                self._add_pairs(sums[0], added[0])
+        at = place + block * spec.width
+        scales = [self.scales.load(at + v * lanes, lanes) for v in range(vectors)]
+        zeros = [] if self._begins_with_zeros else [self._zero_of_packed(at + v * lanes) for v in range(vectors)]
+        totals = self._totals(sums)
+        for r, factor in enumerate(factors):
+            total = self._negative_sum(factor).splat(lanes) if zeros else None
+            for v, scale in enumerate(scales):
+                result, value = results[r * vectors + v], totals[r * vectors + v]
+                if total is not None:
+                    value = fma(zeros[v], total, value)
+                if self.digits:
+                    scale = scale * factor.load(0).splat(lanes)
+                result.set(fma(value, scale, result.get()))
+
+    @property
+    def _begins_with_zeros(self) -> bool:
+        """Whether sums of a block begin with -z Σ A, which is a whole number."""
+        return self.digits == 1 and not self.spec.zeros
+
+    def _negative_sum(self, factor: Pointer) -> SSAValue:
+        """-Σ A of a block, float32."""
+        if self.digits == 1:
+            return convert(factor.to(types.int32).load(1), types.float32)
+        return -factor.load(1)
+
+    def _block_sums(self, factors: Sequence[Pointer], vectors: int) -> list[list[Variable]]:
+        """Sums of a block by digit, of a row and vector after the other, as they begin."""
         element, count = (types.int32, self.digits) if self.digits else (types.float32, 1)
-        zero = self.code.number(element, 0, self.lanes)
-        return [[self.code.variable(zero) for _ in range(height * vectors)] for _ in range(count)]
+        first = [self.code.number(element, 0, self.lanes)] * len(factors)
+        if self._begins_with_zeros and (zero := int(self._usual_zero) - self.spec.flipped):
+            sums = [factor.to(types.int32).load(1).splat(self.lanes) for factor in factors]
+            first = [value << (zero.bit_length() - 1) for value in sums]
+        return [[self.code.variable(value) for value in first for _ in range(vectors)] for _ in range(count)]
 
     def _pair_sums(self, count: int) -> list[list[Variable]]:
         """Sums of pairs of products, in 16 bits, at first 0: _UNROLLED products of 4 bits and of a byte fill them."""
@@ -315,14 +477,16 @@ class _NBits:
             for v in range(vectors):
                 emit_prefetch(code.builder, w.at(v * lanes + tuning.NBITS_AHEAD_BYTES // 4).value)
         if self.digits:
-            if self.digits == 1:  # LLVM would load the rows' elements of all words, and put them on the stack
-                left = [row.behind(sums[0][-1].get()) for row in left]
+            if self.digits == 1:  # LLVM would load what comes later, too, and put it on the stack
+                w = w.behind(sums[0][-1].get())
             loaded = [w.load(v * lanes, lanes) for v in range(vectors)]
             places = 8 // spec.bits
             mask = {8: 0, 4: 0x0F0F0F0F, 2: 0x03030303}[spec.bits]
             for place in range(places):
                 columns = [_at_place(x, spec.bits * place, mask, last=place == places - 1) for x in loaded]
                 for r, row in enumerate(left):
+                    if self.digits == 1:
+                        row = row.behind(*(sums[0][(r - 1) * vectors + v].get() for v in range(vectors)))
                     for digit, values in enumerate(sums):
                         four = row.load((word * places + place) * self.digits + digit).splat(lanes)
                         for v, column in enumerate(columns):

@@ -34,6 +34,8 @@ DIGITS = 3
 """Bytes of a quantised element of a row that is as exact as float32."""
 LEAST_MAGNITUDE = 2.0**-100
 """Blocks of a row whose elements all are smaller count as zeros."""
+GROUP_ROWS = 48
+"""Rows of int8 that are multiplied with a part of a panel before its next one: their sums take 12 KB with AVX-512."""
 VECTORS = 4
 """Vectors of a packed panel: so many independent sums hide the latency of adding to one."""
 TILE_VECTORS = 2
@@ -64,7 +66,7 @@ class RowsSpec(KernelSpec):
     or infinity, and digits of 0, so that results are NaN.
 
     More rows than `tuning.NBITS_FEW_ROWS` are there only with one digit, or if `rounded`: left [m][elements] is
-    bfloat16 then, and factors go unwritten.
+    bfloat16 then, and factors go unwritten. With one digit the sum is its negative, as int32.
 
     Task: a row.
     """
@@ -148,7 +150,8 @@ class NBitsSpec(KernelSpec):
     Few rows, or all with one digit: of each block Σ q A is summed, by `multiply`: "dot" and "signed dot" are dot
     products of bytes, exact integers, one sum for each digit of A; "byte pairs" sums pairs of products in 16 bits, of
     32 numbers of 4 bits at most, then in 32; "float" sums float32. Then (Σ q A - z Σ A) * factor * s is added to y.
-    `left` and `factors` are what `RowsSpec` gave. Many rows else: TILE_VECTORS vectors of columns are widened into
+    `left` and `factors` are what `RowsSpec` gave. With one digit, GROUP_ROWS at a time are multiplied with a part of a
+    panel, by tiles of rows[0] rows, then of rows[1]. Many rows else: TILE_VECTORS vectors of columns are widened into
     scratch memory, as (q - z) s, and multiplied by tiles of `rows` heights, decreasing, the last 1; `left` goes unread.
     With `rounded` they are bfloat16 there, and multiplied with `left` in AMX's tile registers, whose blocks have `rows`
     heights.
@@ -219,10 +222,11 @@ class NBitsSpec(KernelSpec):
         return -(-sizes.n // self.width) * -(-sizes.m // sizes.task_rows)
 
     def scratch_bytes(self, sizes: NBitsSizes) -> int:
-        """A panel as float32 or bfloat16, where there are many rows, and the sums of a block in front of it."""
+        """A panel as float32 or bfloat16, where there are many rows, and the sums of a block in front of it; with one
+        digit the sums of a group of rows."""
         panel = self.padded(sizes.k) * self.width // VECTORS * TILE_VECTORS
         if self.digits == 1:
-            return 0
+            return 4 * self.width * (smaller(GROUP_ROWS, sizes.task_rows) + self.rows[1] - 1)
         return (1 - below(sizes.m, tuning.NBITS_FEW_ROWS + 1)) * (SUMS_BYTES + 2 * panel if self.rounded else 4 * panel)
 
     def work(self, sizes: NBitsSizes) -> Work:
@@ -266,7 +270,7 @@ def choose(
     int8, by blocks, which is done where these are not rounded.
 
     Tiles of many rows are 12 x 2 vectors with 32 registers (24 sums, 2 of the panel, a factor), 6 x 2 with 16; of rows
-    of int8 12 x 1 (as many sums of a block, and results) and 4 x 1, which pairs take with 32, too.
+    of int8 8 x 2 and 2 x 4, with 16 registers, and of pairs, 4 x 2 or 4 x 1 and 2 x 2.
     """
     rounded = rounded and target.has_bfloat16_tiles and block >= STEP
     multiply: Multiply = target.byte_dots or "float"
@@ -276,6 +280,6 @@ def choose(
             multiply = "byte pairs"
         digits = 0 if multiply == "float" else 1
     rows = (2 * TILE, TILE) if rounded else (12, 4, 1) if target.vector_registers >= 32 else (6, 2, 1)
-    if multiply == "byte pairs" or (digits == 1 and target.vector_registers < 32):
-        rows = (4, 1)
+    if digits == 1:
+        rows = (8, 2, 1) if target.vector_registers >= 32 and multiply != "byte pairs" else (4, 2, 1)
     return NBitsSpec(bits, block, multiply, VECTORS * target.lanes(4), rows, zeros, rounded, digits)

@@ -19,7 +19,7 @@ from jitonnx.emit.arguments import by_name
 from jitonnx.emit.ssa import at_least
 from jitonnx.kernels.convolution.choose import choose_convolution, choose_transposed
 from jitonnx.kernels.convolution.kernel import build
-from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK, Problem
+from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK, ConvolutionShape, Problem
 from jitonnx.kernels.convolution.spec import (
     DepthwiseGiven,
     DepthwiseSpec,
@@ -126,13 +126,12 @@ def choose(case: Case, target: Target, channels_last: bool = True, known_size: b
     out_size = case.out_size if known_size else (None, None)
     if case.transposed:
         return choose_transposed(case.strides, case.groups, case.outputs, out_size, target)
-    return choose_convolution(
-        *(case.kernel, case.strides, case.dilations, case.groups, case.channels, case.outputs, out_size, target),
-        channels_last=channels_last,
-        winograd=False,
+    layer = ConvolutionShape(
+        *(case.kernel, case.strides, case.dilations, case.groups, case.channels, case.outputs, out_size),
         in_size=case.size if known_size else (None, None),
         pads=case.pads[:2],
     )
+    return choose_convolution(layer, target, channels_last=channels_last, winograd=False)
 
 
 def check(
@@ -506,9 +505,9 @@ def test_winograd_is_chosen_where_it_saves_time() -> None:
         groups: int = 1,
         cpu: str = "x86-64-v4",
     ) -> tuple[int, int] | None:
-        geometry = ((3, 3), strides, (dilation, dilation), groups)
-        sizes = {"in_size": (size, size), "pads": (dilation, dilation)}
-        spec = choose_convolution(*geometry, channels, out_channels, (size, size), named(cpu), **sizes)
+        sizes = ((size, size), (size, size), (dilation, dilation))
+        layer = ConvolutionShape((3, 3), strides, (dilation, dilation), groups, channels, out_channels, *sizes)
+        spec = choose_convolution(layer, named(cpu))
         return spec.outputs if isinstance(spec, WinogradSpec) else None
 
     assert outputs(64, 64, 56) == outputs(128, 128, 28) == outputs(128, 128, 32) == outputs(256, 256, 28) == (4, 4)
@@ -517,11 +516,11 @@ def test_winograd_is_chosen_where_it_saves_time() -> None:
     assert outputs(256, 256, 14, cpu="haswell") == outputs(512, 512, 7, cpu="znver3") == (4, 4)
     assert outputs(256, 256, 28, dilation=2) == outputs(512, 512, 28, dilation=4) == (4, 4)
     assert outputs(256, 256, 28, dilation=12) is outputs(256, 256, 28, dilation=24) is None
-    row = choose_convolution((1, 3), (1, 1), (1, 1), 1, 80, 384, (1, 3000), named("x86-64-v4"))
+    row = choose_convolution(ConvolutionShape((1, 3), (1, 1), (1, 1), 1, 80, 384, (1, 3000)), named("x86-64-v4"))
     assert isinstance(row, WinogradSpec) and row.outputs == (1, 4)
-    row = choose_convolution((1, 5), (1, 1), (1, 1), 1, 192, 384, (1, 120), named("x86-64-v4"))
+    row = choose_convolution(ConvolutionShape((1, 5), (1, 1), (1, 1), 1, 192, 384, (1, 120)), named("x86-64-v4"))
     assert isinstance(row, WinogradSpec) and row.outputs == (1, 4)
-    square = choose_convolution((5, 5), (1, 1), (1, 1), 1, 48, 64, (28, 28), named("x86-64-v4"))
+    square = choose_convolution(ConvolutionShape((5, 5), (1, 1), (1, 1), 1, 48, 64, (28, 28)), named("x86-64-v4"))
     assert isinstance(square, WinogradSpec) and square.outputs == (2, 2)
     assert outputs(512, 512, 14, groups=32) == outputs(512, 512, 14, groups=8, cpu="znver4") == (4, 4)
     assert outputs(512, 512, 14, groups=8) == (4, 2)
@@ -535,8 +534,8 @@ def test_winograd_tiles_of_open_sizes_suit_all_that_are_usual() -> None:
 
     def spec(channels: int, *sizes: int) -> WinogradSpec:
         usual = [(size, size) for size in sizes]
-        geometry = ((3, 3), (1, 1), (1, 1), 1, channels, channels)
-        found = choose_convolution(*geometry, (None, None), named("x86-64-v4"), usual_sizes=usual)
+        layer = ConvolutionShape((3, 3), (1, 1), (1, 1), 1, channels, channels, (None, None))
+        found = choose_convolution(layer, named("x86-64-v4"), usual_sizes=usual)
         assert isinstance(found, WinogradSpec)
         return found
 
@@ -743,7 +742,7 @@ def test_tiles_of_small_images_ask_for_the_next_weights() -> None:
     assert ahead(7, "haswell", paced_prefetch=True) == 4
 
     def paced_prefetch(size: int, target: str) -> bool:
-        spec = choose_convolution((3, 3), (2, 2), (1, 1), 1, 256, 512, (size, size), named(target))
+        spec = choose_convolution(ConvolutionShape((3, 3), (2, 2), (1, 1), 1, 256, 512, (size, size)), named(target))
         assert isinstance(spec, DirectSpec)
         return spec.paced_prefetch
 
@@ -757,14 +756,14 @@ def test_tiles_of_small_images_ask_for_the_next_weights() -> None:
 
 def test_rows_end_with_narrower_tiles_where_those_save_sums() -> None:
     def rest(width: int, target: str) -> int:
-        spec = choose_convolution((3, 3), (2, 2), (1, 1), 1, 128, 128, (width, width), named(target))
+        spec = choose_convolution(ConvolutionShape((3, 3), (2, 2), (1, 1), 1, 128, 128, (width, width)), named(target))
         assert isinstance(spec, DirectSpec)
         return spec.rest
 
     assert (rest(28, "haswell"), rest(14, "haswell"), rest(12, "haswell"), rest(28, "x86-64-v4")) == (4, 4, 0, 0)
     for width in (28, 14):
         case = Case((2 * width, 2 * width), 16, 24, strides=(2, 2))
-        spec = choose_convolution((3, 3), (2, 2), (1, 1), 1, 16, 24, (width, width), named(NARROW))
+        spec = choose_convolution(ConvolutionShape((3, 3), (2, 2), (1, 1), 1, 16, 24, (width, width)), named(NARROW))
         check(case, spec, NARROW)
 
 
@@ -772,8 +771,8 @@ def test_tiles_of_rows_of_an_open_width_suit_those_that_are_usual() -> None:
     """Rows that are usually 7 pixels take a tile of 7, not two of 4; those that are usually wide, the widest."""
 
     def spec(*widths: int, cpu: str = "x86-64-v4") -> DirectSpec:
-        geometry = ((3, 3), (2, 2), (1, 1), 1, 20, 40, (None, None), named(cpu))
-        found = choose_convolution(*geometry, usual_sizes=[(width, width) for width in widths])
+        layer = ConvolutionShape((3, 3), (2, 2), (1, 1), 1, 20, 40, (None, None))
+        found = choose_convolution(layer, named(cpu), usual_sizes=[(width, width) for width in widths])
         assert isinstance(found, DirectSpec)
         return found
 
@@ -787,9 +786,9 @@ def test_tiles_are_cut_where_that_leaves_out_taps() -> None:
     """3x3 of dilation 12: on 16 x 16 pixels taps live on stretches of 4, 8 and 4; on 128 x 128 padding is rare."""
 
     def spec(size: int, dilation: int) -> DirectSpec:
-        sizes: dict[str, Any] = {"in_size": (size, size), "pads": (dilation, dilation)}
-        problem = ((3, 3), (1, 1), (dilation, dilation), 1, 960, 256, (size, size), named("x86-64-v4"))
-        found = choose_convolution(*problem, winograd=False, **sizes)
+        sizes = ((size, size), (size, size), (dilation, dilation))
+        layer = ConvolutionShape((3, 3), (1, 1), (dilation, dilation), 1, 960, 256, *sizes)
+        found = choose_convolution(layer, named("x86-64-v4"), winograd=False)
         assert isinstance(found, DirectSpec)
         return found
 
@@ -835,7 +834,8 @@ def test_a_model_needs_few_kernels() -> None:
         layers += [(inner, inner, size, 3, 1), (inner, inner, 2 * size, 3, 2), (2 * inner, 4 * inner, 2 * size, 1, 2)]
     specs = {
         choose_convolution(
-            *((k, k), (s, s), (1, 1), 1, c, m, (-(-size // s), -(-size // s)), named("x86-64-v4")),
+            ConvolutionShape((k, k), (s, s), (1, 1), 1, c, m, (-(-size // s), -(-size // s))),
+            named("x86-64-v4"),
             channels_last=c > 3,
             winograd=False,
         )

@@ -21,7 +21,7 @@ from jitonnx.emit.mathematics.vecmath import gelu
 from jitonnx.emit.module import emit_module
 from jitonnx.emit.ssa import SSAValue, at_least
 from jitonnx.kernels.gemm.blas import BlasSpec, build_blas
-from jitonnx.kernels.gemm.choose import choose_gemm
+from jitonnx.kernels.gemm.choose import GemmExtents, choose_gemm
 from jitonnx.kernels.gemm.kernel import build
 from jitonnx.kernels.gemm.spec import ELEMENTS, GemmSpec, ScaleSpec
 from jitonnx.kernels.parts.microkernel import steps_of_round
@@ -265,7 +265,7 @@ def test_gemm_large_runtime_b(rows: int, least: dict[str, Any]) -> None:
 @pytest.mark.parametrize("element", ELEMENTS)
 def test_gemm_elements(cpu: str, element: str) -> None:
     lanes = lanes_of(cpu, element)
-    spec = choose_gemm(None, 3 * lanes + 1, None, 1, named(cpu), element=element)
+    spec = choose_gemm(GemmExtents(None, 3 * lanes + 1, None), named(cpu), element=element)
     kernel = compiled(spec, cpu, lanes)
     rng = np.random.default_rng(6)
     a, b = matrices(rng, 1, 1, 19, 21, dtype=element), matrices(rng, 1, 1, 21, 3 * lanes + 1, dtype=element)
@@ -359,7 +359,7 @@ def test_choose_gemm_covers_and_fits() -> None:
     for cpu, m, n in itertools.product(CPUS, sizes, sizes):
         target = named(cpu)
         lanes = target.lanes(4)
-        spec = choose_gemm(m, n, 64, 1, target)
+        spec = choose_gemm(GemmExtents(m, n, 64), target)
         vectors = -(-spec.widths[0] // lanes)
         assert spec.rows[0] * vectors + vectors + 1 <= target.vector_registers
         for width in spec.widths:
@@ -372,33 +372,38 @@ def test_choose_gemm_covers_and_fits() -> None:
 
 def test_gemm_asks_for_b_as_the_core_needs_it() -> None:
     intel, zen = named("sapphirerapids"), named("znver4")
-    far = choose_gemm(128, 3072, 768, 1, intel)
+    far = choose_gemm(GemmExtents(128, 3072, 768), intel)
     assert (far.prefetch_distance, far.paced_prefetch) == (24, True)
-    assert choose_gemm(128, 3072, 64, 1, intel).prefetch_distance == 0, "the panel stays in the first-level cache"
-    assert not choose_gemm(128, 16, 768, 1, intel).paced_prefetch, "there is one panel"
-    unpacked = choose_gemm(128, 3072, 768, 1, intel, packed_b=False)
+    assert choose_gemm(GemmExtents(128, 3072, 64), intel).prefetch_distance == 0, (
+        "the panel stays in the first-level cache"
+    )
+    assert not choose_gemm(GemmExtents(128, 16, 768), intel).paced_prefetch, "there is one panel"
+    unpacked = choose_gemm(GemmExtents(128, 3072, 768), intel, packed_b=False)
     assert (
         not unpacked.prefetch_distance
-        and unpacked.near_bytes < choose_gemm(128, 3072, 768, 1, zen, packed_b=False).near_bytes
+        and unpacked.near_bytes < choose_gemm(GemmExtents(128, 3072, 768), zen, packed_b=False).near_bytes
     )
-    assert unpacked.prefetches_rows and not choose_gemm(128, 3072, 768, 1, named("haswell")).prefetches_rows
-    assert [choose_gemm(196, 256, k, 1, named("haswell")).prefetch_distance for k in (128, 1000)] == [0, 24]
-    row = choose_gemm(1, 4096, 4096, 1, intel)
+    assert unpacked.prefetches_rows and not choose_gemm(GemmExtents(128, 3072, 768), named("haswell")).prefetches_rows
+    assert [choose_gemm(GemmExtents(196, 256, k), named("haswell")).prefetch_distance for k in (128, 1000)] == [0, 24]
+    row = choose_gemm(GemmExtents(1, 4096, 4096), intel)
     assert (row.rows, row.widths, row.paced_prefetch) == ((1,), (16,), False)
-    prefetch_distance = choose_gemm(1, 128, intel.l2_bytes // 4 // 128, 1, intel)
+    prefetch_distance = choose_gemm(GemmExtents(1, 128, intel.l2_bytes // 4 // 128), intel)
     assert prefetch_distance.widths == (64,), "several sums at once where b stays in the second-level cache"
     for m, n in ((128, 3072), (1, 4096)):
-        spec = choose_gemm(m, n, 768, 1, zen)
+        spec = choose_gemm(GemmExtents(m, n, 768), zen)
         assert (spec.prefetch_distance, spec.paced_prefetch) == (0, False)
 
 
 def test_gemm_takes_k_in_parts_where_rows_would_not_stay_near() -> None:
     intel, zen = named("sapphirerapids"), named("znver4")
-    assert [choose_gemm(m, 768, 3072, 1, intel).depth for m in (197, 64, None)] == [1024, 512, 512]
-    assert choose_gemm(128, 384, 1500, 1, intel).depth == 750
-    assert [choose_gemm(197, 3072, 768, 1, intel).depth, choose_gemm(197, 768, 3072, 1, zen).depth] == [0, 0]
-    assert choose_gemm(197, 768, 3072, 1, intel, a_in_place=False).depth == 0
-    spec = choose_gemm(197, 768, 3072, 1, intel)
+    assert [choose_gemm(GemmExtents(m, 768, 3072), intel).depth for m in (197, 64, None)] == [1024, 512, 512]
+    assert choose_gemm(GemmExtents(128, 384, 1500), intel).depth == 750
+    assert [
+        choose_gemm(GemmExtents(197, 3072, 768), intel).depth,
+        choose_gemm(GemmExtents(197, 768, 3072), zen).depth,
+    ] == [0, 0]
+    assert choose_gemm(GemmExtents(197, 768, 3072), intel, a_in_place=False).depth == 0
+    spec = choose_gemm(GemmExtents(197, 768, 3072), intel)
     assert spec.blocks(197, 768, 3072, 1) == (198, 96), "all rows, of which a part stays near for two panels"
 
 
@@ -418,20 +423,20 @@ def test_gemm_is_cut_into_tasks_to_share() -> None:
         (12544, 64, 147),
         (1, 1000, 2048),
     ]:
-        spec = choose_gemm(m, n, k, 1, target)
+        spec = choose_gemm(GemmExtents(m, n, k), target)
         assert spec.tasks(spec.arguments(m=m, n=n, k=k)) >= 8
 
 
 @pytest.mark.parametrize("cpu", CPUS)
 def test_gemm_makes_whole_rows_where_b_is_near(cpu: str) -> None:
     for m, n, k in [(3136, 256, 64), (12544, 96, 16)]:
-        spec = choose_gemm(m, n, k, 1, named(cpu))
+        spec = choose_gemm(GemmExtents(m, n, k), named(cpu))
         rows, columns = spec.blocks(m, n, k, 1)
         assert columns >= n and rows <= 100
-    spec = choose_gemm(784, 512, 128, 1, named(cpu))
+    spec = choose_gemm(GemmExtents(784, 512, 128), named(cpu))
     rows, columns = spec.blocks(784, 512, 128, 1)
     assert rows <= 100 and -(-784 // rows) * -(-512 // columns) >= 16
-    far = choose_gemm(784, 512, 1024, 1, named(cpu))
+    far = choose_gemm(GemmExtents(784, 512, 1024), named(cpu))
     assert far.blocks(784, 512, 1024, 1)[1] == far.widths[0]
 
 
@@ -488,7 +493,7 @@ def test_pack_b() -> None:
 def test_gemm_tiles_stay_in_registers(cpu: str, shape: tuple[int | None, int]) -> None:
     """The loops over k hold multiply-adds of full vectors, on x86 those of two steps, and nothing from the stack."""
     target = named(cpu)
-    spec = choose_gemm(*shape, 256, 1, target)
+    spec = choose_gemm(GemmExtents(*shape, 256), target)
     loops = multiplying_loops(assembly(build(spec, target.lanes(4)), target, spec.prescheduled), target)
     vectors, part = divmod(spec.widths[0], target.lanes(4))
     sums = spec.rows[0] * vectors

@@ -15,6 +15,7 @@ from jitonnx.emit.arguments import by_name
 from jitonnx.kernels.convolution.choose import choose_narrow
 from jitonnx.kernels.convolution.kernel import build
 from jitonnx.kernels.convolution.narrow_spec import NarrowGiven, NarrowSpec
+from jitonnx.kernels.convolution.problem import ConvolutionShape
 from tests.kernels.harness import Compiled
 from tests.kernels.test_convolution import GUARD, TARGETS, Case, reference
 from tests.kernels.test_depthwise_planes import bias_residual_relu, in_planes
@@ -177,8 +178,6 @@ def test_nothing_to_do() -> None:
     ],
 )
 def test_where_vectors_of_pixels_are_faster(outputs: int, width: int | None, planes: bool, chosen: list[str]) -> None:
-    specs = {
-        cpu: choose_narrow((3, 1, 1), 1, 1, outputs, (width, width), named(cpu), planes=planes)
-        for cpu in ("x86-64-v4", "haswell")
-    }
+    layer = ConvolutionShape((3, 3), (1, 1), (1, 1), 1, 16, outputs, (width, width))
+    specs = {cpu: choose_narrow(layer, named(cpu), planes=planes) for cpu in ("x86-64-v4", "haswell")}
     assert [cpu for cpu, spec in specs.items() if spec is not None] == chosen

@@ -11,7 +11,7 @@ from bench.inner_loops import innermost_loops
 from jitonnx.emit.builder import KernelBuilder
 from jitonnx.emit.ssa import SSAValue
 from jitonnx.kernels.nbits.kernel import build
-from jitonnx.kernels.nbits.spec import BITS, NBitsGiven, NBitsSpec, RowsSizes, RowsSpec, choose
+from jitonnx.kernels.nbits.spec import BITS, GROUP_ROWS, NBitsGiven, NBitsSpec, RowsSizes, RowsSpec, choose
 from jitonnx.target.machine import host, of_any_architecture
 from tests.kernels.harness import Compiled, assembly
 from tests.targets import named
@@ -98,6 +98,14 @@ def test_product_of_quantised_rows(target: str, bits: int, block: int, zeros: st
     spec = choose(bits, block, zeros, TARGETS[target], quantised=True)
     assert spec.digits == (0 if bits == 8 and "dot" not in spec.multiply else 1)
     check_sizes(spec, target)
+
+
+@pytest.mark.parametrize("target", QUANTISING)
+def test_any_number_of_quantised_rows(target: str) -> None:
+    """Tiles that are full or not, groups of rows, strips of blocks that end within."""
+    spec = choose(4, 32, "", TARGETS[target], quantised=True)
+    for m in [*range(2, 19), GROUP_ROWS, GROUP_ROWS + 1, GROUP_ROWS + 10]:
+        check(spec, target, m, spec.width + 1, 32 * 18 - 5 * m)
 
 
 def check_sizes(spec: NBitsSpec, target: str) -> None:

@@ -323,6 +323,31 @@ def test_scan_along_axes_and_backwards() -> None:
 # ------------------------------------------------------------------------------------------------ sequences, optionals
 
 
+@pytest.mark.parametrize(("axis", "level"), [(0, 99), (-1, 99), (-1, 0)])
+def test_scan_of_what_has_one_rank_or_another(axis: int, level: int) -> None:
+    """onnxruntime loads such models, and refuses to run them."""
+    text = f"""<ir_version: 10, opset_import: ["": 18]>
+    g (float[a, b] x, bool[] c) => (float[] s, float[] y) <int64[1] zero = {{0}}> {{
+        v = If (c) <then_branch: graph = p () => (float[] t) {{ t = Identity(x) }},
+                    else_branch: graph = q () => (float[] f) {{ f = Unsqueeze(x, zero) }}>
+        first = ReduceSum <keepdims = 0> (v)
+        s, y = Scan <num_scan_inputs = 1, scan_input_axes = [{axis}], scan_output_axes = [{axis}],
+                     body: graph = r (float[] before, float[] e) => (float[] behind, float[] n) {{
+                         sum = ReduceSum <keepdims = 0> (e)  behind = Add(before, sum)  n = Neg(e) }}> (first, v)
+    }}"""
+    read = onnx.parser.parse_model(text)
+    for value in read.graph.output:
+        value.type.tensor_type.ClearField("shape")
+    options = SessionOptions()
+    options.graph_optimization_level = GraphOptimizationLevel(level)
+    session = InferenceSession(read.SerializeToString(), options)
+    for rows, flat in ((2, True), (3, False), (2, True), (1, False)):
+        x = numbers(rows, 3)
+        total, negated = session.run(None, {"x": x, "c": np.array(flat)})
+        np.testing.assert_allclose(total, 2 * x.sum(), 1e-5)
+        np.testing.assert_array_equal(negated, -x if flat else -x[None])
+
+
 @pytest.mark.parametrize("opset", [11, 24])
 def test_split_to_sequence(opset: int) -> None:
     nodes = [

@@ -286,9 +286,10 @@ class LoopStep:
         operator, parts = self.node.operator, self.parts
         if isinstance(operator, Scan):
             count = len(parts.carried)
+            axes = operator.input_axes([array.shape for array in arguments[count:]])
             scanned = [
                 _dense(array if axis == 0 else np.moveaxis(array, axis, 0))
-                for array, axis in zip(arguments[count:], operator.input_axes(arguments[count:]), strict=True)
+                for array, axis in zip(arguments[count:], axes, strict=True)
             ]
             lengths = {len(array) for array in scanned}
             if len(lengths) > 1:

@@ -47,7 +47,7 @@ class If(Operator):
         return []
 
     def infer_bodies(self, bodies: Bodies, condition: Value) -> list[Type]:
-        if any(isinstance(size, int) and size != 1 for size in condition.shape or ()):
+        if any(isinstance(size, int) and size != 1 for size in condition.type.shape or ()):
             raise InferenceError(f"the condition is {condition.type}; one element is needed")
         if (taken := self.taken(condition)) is not None:  # the other may not even fit the inputs
             return bodies.infer(taken, ())
@@ -155,18 +155,21 @@ class Scan(Operator):
             raise InferenceError(f"num_scan_inputs is {self.num_scan_inputs}, but there are {len(rest)} inputs")
         return lengths, list(rest[:count]), list(rest[count:])
 
-    def input_axes(self, scanned: Sequence[Any]) -> list[int]:
-        """Which axis of each scanned input counts the iterations."""
-        given = self.scan_input_axes or (0,) * len(scanned)
-        if len(given) != len(scanned):
-            raise InferenceError(f"scan_input_axes has {len(given)} axes for {len(scanned)} scanned inputs")
-        return [normalize_axis(axis, len(x.shape), "scan_input_axes") for axis, x in zip(given, scanned, strict=True)]
+    def input_axes(self, shapes: Sequence[Sequence[DimLike] | None]) -> list[int]:
+        """Which axis of each scanned input counts the iterations; as it is given where not even the rank is known."""
+        given = self.scan_input_axes or (0,) * len(shapes)
+        if len(given) != len(shapes):
+            raise InferenceError(f"scan_input_axes has {len(given)} axes for {len(shapes)} scanned inputs")
+        return [
+            axis if shape is None else normalize_axis(axis, len(shape), "scan_input_axes")
+            for axis, shape in zip(given, shapes, strict=True)
+        ]
 
     def body_inputs(self, context: InferenceContext, index: int, *inputs: Value) -> list[Type]:
         _, state, scanned = self._parted(inputs)
         if self.batched:
             return [*(_without(x.type, (0,)) for x in state), *(_without(x.type, (0, 1)) for x in scanned)]
-        axes = self.input_axes(scanned)
+        axes = self.input_axes([x.type.shape for x in scanned])
         return [*(x.type for x in state), *(_without(x.type, (a,)) for x, a in zip(scanned, axes, strict=True))]
 
     def infer_bodies(self, bodies: Bodies, *inputs: Value) -> list[Type]:
@@ -175,20 +178,23 @@ class Scan(Operator):
         carried = bodies.carried(0, 0, own[: len(state)], 0, (), own[len(state) :])
         rows = [bodies.hidden(value.type) for value in bodies.graphs[0].outputs[len(state) :]]
         if self.batched:
-            batch, length = (*state, *scanned)[0].shape[0], scanned[0].shape[1]
+            batch, length = _size((*state, *scanned)[0], 0), _size(scanned[0], 1)
             finals = [_stacked(bodies.hidden(type), batch) for type in carried]
             return [*finals, *(_stacked(_stacked(row, length), batch) for row in rows)]
-        lengths = [x.shape[axis] for x, axis in zip(scanned, self.input_axes(scanned), strict=True)]
+        axes = self.input_axes([x.type.shape for x in scanned])
+        lengths = [size for x, axis in zip(scanned, axes, strict=True) if (size := _size(x, axis)) is not None]
         for length in lengths[1:]:
             if not bodies.context.demand_equal(lengths[0], length):
                 raise InferenceError(f"what is scanned has different lengths: {', '.join(map(str, lengths))}")
+        count = lengths[0] if lengths else None
         places = self.scan_output_axes or (0,) * len(rows)
-        return [*carried, *(_stacked(row, lengths[0], axis) for row, axis in zip(rows, places, strict=True))]
+        return [*carried, *(_stacked(row, count, axis) for row, axis in zip(rows, places, strict=True))]
 
     def evaluate(self, *inputs: Any, bodies: Sequence[Body]) -> tuple[Any, ...]:
         lengths, state, scanned = self._parted(inputs)
         if not self.batched:
-            moved = [np.moveaxis(x, axis, 0) for x, axis in zip(scanned, self.input_axes(scanned), strict=True)]
+            axes = self.input_axes([x.shape for x in scanned])
+            moved = [np.moveaxis(x, axis, 0) for x, axis in zip(scanned, axes, strict=True)]
             if len({len(x) for x in moved}) > 1:
                 raise ValueError(f"what is scanned has different lengths: {[len(x) for x in moved]}")
             state, rows = self._scan(bodies[0], state, moved, len(moved[0]))
@@ -333,6 +339,11 @@ def _without(type: Type, axes: Sequence[int]) -> Type:
     if type.shape is None:
         return type
     return TensorType(type.dtype, tuple(dim for axis, dim in enumerate(type.shape) if axis not in axes))
+
+
+def _size(value: Value, axis: int) -> DimLike | None:
+    """The size of an axis; None where not even the rank is known."""
+    return None if value.type.shape is None else value.type.shape[axis]
 
 
 def _stacked(row: Type, count: DimLike | None, axis: int = 0) -> Type:

@@ -15,7 +15,7 @@ from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import Shape, TensorType
 from jitonnx.ops.base import factor, lower_halves, widen
 from jitonnx.ops.im2col import convolve_transposed_unfolded, convolve_unfolded
-from jitonnx.ops.windows import Windows, extent, padded, slide, spatial_rank, spread
+from jitonnx.ops.windows import WindowAttributes, Windows, extent, padded, slide, spatial_rank, spread
 
 KERNEL_AXES, TRANSPOSED_KERNEL_AXES = 3, 2
 """How many spatial axes the kernels for windows take at most; of float, with constant weights."""
@@ -58,9 +58,7 @@ class Conv(_Convolution):
     """Convolution (cross-correlation) of X [N, C, spatial...] with W [M, C / group, kernel...], plus bias B [M]."""
 
     def _windows(self, context: InferenceContext, x: Shape, w: Shape) -> Windows:
-        return slide(
-            context, x[2:], self._kernel(context, x, w), self.strides, self.dilations, self.pads, self.auto_pad
-        )
+        return slide(context, x[2:], self._kernel(context, x, w), WindowAttributes.of(self))
 
     def infer(self, context: InferenceContext, x: Value, w: Value, bias: Value | None = None) -> TensorType:
         spatial_rank(x)
@@ -128,8 +126,7 @@ class ConvTranspose(_Convolution):
 
     def _windows(self, context: InferenceContext, x: Shape, w: Shape) -> Windows:
         kernel = self._kernel(context, x, w)
-        attributes = (self.strides, self.dilations, self.pads, self.auto_pad, self.output_padding, self.output_shape)
-        return spread(x[2:], kernel, *attributes)
+        return spread(x[2:], kernel, WindowAttributes.of(self), self.output_padding, self.output_shape)
 
     def infer(self, context: InferenceContext, x: Value, w: Value, bias: Value | None = None) -> TensorType:
         spatial_rank(x)

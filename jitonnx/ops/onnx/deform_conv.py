@@ -17,7 +17,7 @@ from jitonnx.ir.inference import EXACT, InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.base import lower_halves, widen
-from jitonnx.ops.windows import Windows, slide, spatial_rank
+from jitonnx.ops.windows import WindowAttributes, Windows, slide, spatial_rank
 
 
 class DeformConv(Operator):
@@ -59,6 +59,10 @@ class DeformConv(Operator):
                 raise InferenceError(f"{value} should have the shape {list(expected)}")
         return TensorType(x.dtype, (images, w.shape[0], *windows.output))
 
+    @property
+    def _attributes(self) -> WindowAttributes:
+        return WindowAttributes(self.strides, self.dilations, self.pads)
+
     def _windows(self, context: InferenceContext, x: Value, w: Value) -> Windows:
         rank = spatial_rank(x)
         if len(w.shape) != len(x.shape):
@@ -68,7 +72,7 @@ class DeformConv(Operator):
             if len(self.kernel_shape) != rank or not all(map(context.demand_equal, kernel, self.kernel_shape)):
                 raise InferenceError(f"kernel_shape is {list(self.kernel_shape)}, but W is {w.type}")
             kernel = self.kernel_shape
-        return slide(context, x.shape[2:], kernel, self.strides, self.dilations, self.pads, "NOTSET")
+        return slide(context, x.shape[2:], kernel, self._attributes)
 
     def evaluate(
         self,
@@ -79,7 +83,7 @@ class DeformConv(Operator):
         mask: np.ndarray | None = None,
     ) -> np.ndarray:
         wide = widen(x)
-        windows = slide(EXACT, x.shape[2:], w.shape[2:], self.strides, self.dilations, self.pads, "NOTSET")
+        windows = slide(EXACT, x.shape[2:], w.shape[2:], self._attributes)
         images, channels = x.shape[:2]
         out, taps, axes = offset.shape[2:], math.prod(w.shape[2:]), len(windows.output)
         groups, places = self.offset_group, math.prod(out)

@@ -17,7 +17,7 @@ from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import Shape, TensorType
 from jitonnx.ops.base import lower_halves, widen
 from jitonnx.ops.onnx.convolution import convolve
-from jitonnx.ops.windows import slide
+from jitonnx.ops.windows import WindowAttributes, slide
 
 
 class LinearAttention(Operator):
@@ -215,7 +215,7 @@ class CausalConvWithState(Operator):
         reach = weight.shape[2] - 1
         before = np.zeros((*x.shape[:2], reach), x.dtype) if past is None else past
         joined = np.concatenate([before, x], 2)
-        windows = slide(EXACT, joined.shape[2:], weight.shape[2:], None, None, None, "NOTSET")
+        windows = slide(EXACT, joined.shape[2:], weight.shape[2:], WindowAttributes())
         y = convolve(widen(joined), widen(weight), windows, x.shape[1]) if x.size else np.zeros(x.shape, np.float32)
         if bias is not None:
             y = y + widen(bias)[:, None]

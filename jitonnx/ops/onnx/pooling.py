@@ -16,7 +16,7 @@ from jitonnx.ir.inference import EXACT, InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import Shape, TensorType
 from jitonnx.ops.base import lower_halves, widen
-from jitonnx.ops.windows import Windows, padded, per_axis, slide, spatial_rank, tap_slices
+from jitonnx.ops.windows import WindowAttributes, Windows, padded, per_axis, slide, spatial_rank, tap_slices
 
 
 class _Pool(Operator):
@@ -31,9 +31,7 @@ class _Pool(Operator):
 
     def _windows(self, context: InferenceContext, x: Shape) -> Windows:
         kernel = per_axis(self.kernel_shape, len(x) - 2, 1, "kernel_shape")
-        return slide(
-            context, x[2:], kernel, self.strides, self.dilations, self.pads, self.auto_pad, ceil_mode=self.ceil_mode
-        )
+        return slide(context, x[2:], kernel, WindowAttributes.of(self), ceil_mode=self.ceil_mode)
 
     def _type(self, context: InferenceContext, x: Value) -> TensorType:
         spatial_rank(x)

@@ -25,7 +25,7 @@ from jitonnx.ir.types import Shape, TensorType
 from jitonnx.ops.base import normalize_axis, widen
 from jitonnx.ops.im2col import convolve_unfolded
 from jitonnx.ops.onnx.convolution import ConvolutionAttributes, convolve
-from jitonnx.ops.windows import Windows, slide, spatial_rank
+from jitonnx.ops.windows import WindowAttributes, Windows, slide, spatial_rank
 
 _BYTES = frozenset({DType.INT8, DType.UINT8})
 _FLOAT8 = frozenset({DType.FLOAT8E4M3FN, DType.FLOAT8E4M3FNUZ, DType.FLOAT8E5M2, DType.FLOAT8E5M2FNUZ})
@@ -293,7 +293,7 @@ class _QuantisedConvolution(ConvolutionAttributes):
     """Convolutions of integers."""
 
     def _windows(self, context: InferenceContext, x: Shape, w: Shape) -> Windows:
-        return slide(context, x[2:], w[2:], self.strides, self.dilations, self.pads, self.auto_pad)
+        return slide(context, x[2:], w[2:], WindowAttributes.of(self))
 
     def _shape(self, context: InferenceContext, x: Value, w: Value) -> Shape:
         """The result's shape. InferenceError if x and w do not fit."""

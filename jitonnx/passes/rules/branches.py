@@ -12,7 +12,7 @@ from jitonnx.ir.graph import Node, Value
 from jitonnx.ir.inference import unnoted
 from jitonnx.ops.onnx.arithmetic import Add, Div, Mul, Sub
 from jitonnx.ops.onnx.convolution import Conv
-from jitonnx.ops.windows import Windows, slide
+from jitonnx.ops.windows import WindowAttributes, Windows, slide
 from jitonnx.passes.rewriting import Edit, Result, array, producer, ranked, rule
 from jitonnx.passes.rules.weights import check_copy, constant_operand, finite_constant, wide
 
@@ -106,8 +106,7 @@ def _plain(conv: Node, other: Value) -> Branch | None:
 def _windows(conv: Node) -> Windows:
     x, weight = conv.inputs[:2]
     assert x is not None and weight is not None and isinstance(conv.operator, Conv)
-    given = conv.operator
-    return slide(unnoted(), x.shape[2:], weight.shape[2:], given.strides, given.dilations, given.pads, given.auto_pad)
+    return slide(unnoted(), x.shape[2:], weight.shape[2:], WindowAttributes.of(conv.operator))
 
 
 def _first_taps(windows: Windows, before: Sequence[int]) -> tuple[int, ...] | None:

@@ -27,6 +27,7 @@ from jitonnx.plan.selection.windows import (
     window_sizes,
 )
 from jitonnx.plan.tensor import StridedTensor, apart, channels_last_order, in_planes, pair
+from jitonnx.support.records import NamedTuple
 from jitonnx.target.products import BFLOAT16
 
 if TYPE_CHECKING:
@@ -49,8 +50,7 @@ def product(planner: Planner, group: Group, a: StridedTensor, weights: StridedTe
     m, k, n = joined(a.shape[:-1]), a.shape[-1], y.shape[-1]
     columns = replace(weights, shape=(weights.shape[-1], 1, k), strides=(weights.strides[-1], 0, weights.strides[-2]))
     way, given = way_of_rows(a, a_row, STEP, as_taken=a.dtype is DType.BFLOAT16), rows_as_windows(m, n, k, a_row)
-    label = f"product {m}x{n}x{k}"
-    _call(planner, group, a, columns, y, out_rows, way, concrete(m), given, label)
+    _call(planner, group, _Product(a, columns, y, out_rows, way, concrete(m), given, f"product {m}x{n}x{k}"))
 
 
 def convolution(planner: Planner, group: Group, statement: Statement) -> None:
@@ -94,7 +94,7 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
     )
     label = f"convolution {'x'.join(map(str, weights.shape[2:]))} {x.shape[1]}->{y.shape[1]}"
     together = rows_together([y.shape[axis] for axis in pixels], way, taps, dilations)
-    _call(planner, group, x, by_tap, y, pixels, way, together, given, label, planes)
+    _call(planner, group, _Product(x, by_tap, y, pixels, way, together, given, label, planes))
 
 
 def _planes(planner: Planner, x: StridedTensor, taps: Sequence[int], dilations: Sequence[int]) -> int:
@@ -111,21 +111,28 @@ _FEW_PLANES = 4
 """Planes whose pixels are put side by side as they are rounded, by some shuffles; of more, a copy is made."""
 
 
-def _call(
-    planner: Planner,
-    group: Group,
-    x: StridedTensor,
-    weights: StridedTensor,
-    y: StridedTensor,
-    rows: Sequence[int],
-    way: RowsWay,
-    together: int | None,
-    given: dict[str, DimLike],
-    label: str,
-    planes: int = 0,
-) -> None:
-    """The kernel's call. `weights` [outputs, taps..., channels]; `rows`: the axes of y that are rows of the product;
-    `together`: how many are multiplied with all columns at once; `planes`: of x, if it is not channels-last."""
+class _Product(NamedTuple):
+    """Rows of x times constant weights."""
+
+    x: StridedTensor
+    weights: StridedTensor
+    """[outputs, taps..., channels]."""
+    y: StridedTensor
+    rows: Sequence[int]
+    """The axes of y that are rows of the product."""
+    way: RowsWay
+    together: int | None
+    """How many rows are multiplied with all columns at once."""
+    given: dict[str, DimLike]
+    """Fields of `WindowProduct`, but for how far rows of y are apart."""
+    label: str
+    planes: int = 0
+    """Of x, if it is not channels-last."""
+
+
+def _call(planner: Planner, group: Group, product: _Product) -> None:
+    """The kernel's call."""
+    x, weights, y, rows, way, together, given, label, planes = product
     columns, *deep = integers(weights.shape)
     channels = deep[-1]
     products = planner.target.bfloat16_products

@@ -15,7 +15,7 @@ from jitonnx.ir.dims import COMMON_SIZES, DimLike, concrete, integers, known, pr
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.kernels.convolution.choose import choose_convolution, choose_depthwise_planes, outruns_bfloat16
-from jitonnx.kernels.convolution.problem import ConvolutionBuffers, Problem
+from jitonnx.kernels.convolution.problem import ConvolutionBuffers, ConvolutionShape, Problem
 from jitonnx.kernels.convolution.spec import (
     DepthwiseGiven,
     DepthwisePlanesGiven,
@@ -31,7 +31,7 @@ from jitonnx.plan.fusion import Group
 from jitonnx.plan.region import region_call
 from jitonnx.plan.selection.narrow import narrow_convolution
 from jitonnx.plan.selection.planes import planes_to_planes
-from jitonnx.plan.selection.products import gemm
+from jitonnx.plan.selection.products import GemmResult, gemm
 from jitonnx.plan.selection.volumes import (
     gather_slices,
     has_depth_taps_alone,
@@ -113,7 +113,7 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
             planner.note("a 1x1 convolution is a product of pixels and weights")
             swapped = replace(weights, shape=weights.shape[1::-1], strides=weights.strides[1::-1])
             rows = None if factors is None else _by_channel(planner.tensor(factors))
-            gemm(planner, group, matrix, swapped, out, pixels_as_rows, rows)
+            gemm(planner, group, matrix, swapped, GemmResult(out, pixels_as_rows), rows)
             return
     if group.scaling is not None:
         x = _scaled_image(planner, group.scaling, x)
@@ -176,7 +176,7 @@ def _planar_product(
     out = _planes(y)
     assert planes is not None and out is not None
     planner.note("a 1x1 convolution is a product of weights and planes of pixels")
-    gemm(planner, group, matrix, planes, out, _planes, order=tuple(range(x.rank)))
+    gemm(planner, group, matrix, planes, GemmResult(out, _planes, tuple(range(x.rank))))
 
 
 def _read_pixels(planner: Planner, computation: c.Convolution, x: StridedTensor) -> StridedTensor:
@@ -381,23 +381,27 @@ def _kernel_spec(
     planner: Planner, computation: c.Convolution, x: StridedTensor, weights: StridedTensor, y: StridedTensor
 ) -> DirectSpec | DepthwiseSpec | WinogradSpec:
     """The kernel for images x and y."""
-    out_channels, own_channels, *kernel = _image_shape(weights.shape)
-    height, width = (dim if isinstance(dim, int) else None for dim in pair(y.shape[2:]))
     other_order = not is_channels_last(x) and not _has_few_channels(x, computation)
     return choose_convolution(
-        pair(kernel),
-        pair(computation.strides),
-        pair(computation.dilations),
-        computation.group,
-        own_channels * computation.group,
-        out_channels,
-        (height, width),
+        _convolution_shape(computation, x.shape, weights.shape, y.shape),
         planner.target,
         channels_last=is_channels_last(x) or other_order,
         winograd=planner.choices.winograd and not computation.exact,
-        in_size=concrete_pair(x.shape[2:]),
-        pads=concrete_pair(computation.pads_before, 0),
         usual_sizes=[pair([usual(dim, size) for dim in y.shape[2:]]) for size in COMMON_SIZES],
+    )
+
+
+def _convolution_shape(
+    computation: c.Convolution, x_shape: Sequence[DimLike], w_shape: Sequence[DimLike], y_shape: Sequence[DimLike]
+) -> ConvolutionShape:
+    """What a kernel for images is chosen by."""
+    out_channels, own_channels, *kernel = _image_shape(w_shape)
+    return ConvolutionShape(
+        *(pair(kernel), pair(integers(computation.strides)), pair(integers(computation.dilations))),
+        *(computation.group, own_channels * computation.group, out_channels),
+        concrete_pair(y_shape[2:]),
+        concrete_pair(x_shape[2:]),
+        concrete_pair(computation.pads_before, 0),
     )
 
 
@@ -408,19 +412,11 @@ def outruns_dots(statement: Statement, target: Target, choices: Choices) -> bool
     assert isinstance(computation, c.Convolution) and x is not None and weights is not None
     if target.bfloat16_products != "dots" or len(weights.shape) > 4:
         return False
-    out_channels, channels, *kernel = _image_shape(weights.shape)
-    windows = (pair(kernel), concrete_pair(computation.pads_before, 0), pair(integers(computation.strides)))
-    dilations, in_size = pair(integers(computation.dilations)), concrete_pair(x.shape[2:])
+    out_shape, winograd = statement.outputs[0].shape, choices.winograd and not computation.exact
+    shape = _convolution_shape(computation, x.shape, weights.shape, out_shape)
     return all(
-        outruns_bfloat16(
-            list(zip(*windows, dilations, out_size, in_size, strict=True)),
-            channels,
-            out_channels,
-            target,
-            winograd=choices.winograd and not computation.exact,
-        )
+        outruns_bfloat16(shape, pair([usual(dim, size) for dim in out_shape[2:]]), target, winograd=winograd)
         for size in COMMON_SIZES
-        for out_size in [pair([usual(dim, size) for dim in statement.outputs[0].shape[2:]])]
     )
 
 

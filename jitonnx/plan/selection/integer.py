@@ -12,7 +12,8 @@ import numpy as np
 from jitonnx.ir.computation import computations as c
 from jitonnx.ir.computation import expressions as e
 from jitonnx.ir.computation.lowering import Statement
-from jitonnx.ir.dims import DimLike, concrete, integers, product
+from jitonnx.ir.dims import DimLike, concrete, integers
+from jitonnx.ir.dims import product as joined
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.kernels.integer.spec import IntegerBuffers, IntegerSpec, beginnings, choose, fits_byte_pairs
@@ -25,6 +26,7 @@ from jitonnx.plan.fusion import Group
 from jitonnx.plan.selection.amx_rows import rows_together, way_of_rows, way_of_windows
 from jitonnx.plan.selection.windows import evenly_spaced, place_rows, row_strides, rows_as_windows, window_sizes
 from jitonnx.plan.tensor import StridedTensor, apart, channels_last_order, pair
+from jitonnx.support.records import NamedTuple
 from jitonnx.target.products import INTEGERS
 
 if TYPE_CHECKING:
@@ -38,13 +40,13 @@ def matmul(planner: Planner, group: Group, statement: Statement) -> None:
     order = tuple(range(len(left.shape)))
     a, a_row = evenly_spaced(planner, planner.unit_inner(left))
     y, y_row = place_rows(planner, group.output, order, order[:-1])
-    m, k, n = product(a.shape[:-1]), a.shape[-1], y.shape[-1]
+    m, k, n = joined(a.shape[:-1]), a.shape[-1], y.shape[-1]
     given = rows_as_windows(m, n, k, a_row) | {"y_pixel": y_row}
     weights = planner.tensor(right)
     columns = replace(weights, shape=weights.shape[::-1], strides=weights.strides[::-1])
     way = way_of_rows(a, a_row, LINE, as_taken=True)
-    spec = _chosen(planner, a, zero, columns, y, order[:-1], way, concrete(m))
-    _call(planner, group, spec, a, zero, columns, y, order[:-1], given, f"product {m}x{n}x{k}")
+    product = _Product(a, zero, columns, y, order[:-1], given, f"product {m}x{n}x{k}")
+    _call(planner, group, _chosen(planner, product, way, concrete(m)), product)
 
 
 def convolution(planner: Planner, group: Group, statement: Statement) -> None:
@@ -66,7 +68,7 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
             shifted=is_shifted(zero),
             result=y.dtype.numpy.name,
         )
-        _call(planner, group, depthwise, x, zero, weights, y, pixels, given, f"depthwise convolution {label}")
+        _call(planner, group, depthwise, _Product(x, zero, weights, y, pixels, given, f"depthwise convolution {label}"))
         return
     taps, steps = integers(weights.shape[2:]), (computation.strides, computation.dilations)
     pads = (*computation.pads_before, *computation.pads_after)
@@ -83,8 +85,8 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
         strides=tuple(weights.strides[axis] for axis in (0, 2, 3, 1)),
     )
     together = rows_together([y.shape[axis] for axis in pixels], way, taps, computation.dilations)
-    spec = _chosen(planner, x, zero, by_tap, y, pixels, way, together)
-    _call(planner, group, spec, x, zero, by_tap, y, pixels, given, f"convolution {label}")
+    product = _Product(x, zero, by_tap, y, pixels, given, f"convolution {label}")
+    _call(planner, group, _chosen(planner, product, way, together), product)
 
 
 def is_shifted(zero: Value | None) -> bool:
@@ -92,20 +94,28 @@ def is_shifted(zero: Value | None) -> bool:
     return zero is not None and (zero.constant is None or bool(zero.constant.any()))
 
 
-def _chosen(
-    planner: Planner,
-    x: StridedTensor,
-    zero: Value | None,
-    weights: StridedTensor,
-    y: StridedTensor,
-    rows: Sequence[int],
-    way: RowsWay,
-    together: int | None,
-) -> IntegerSpec | IntegerAmxSpec:
-    """The kernel for `weights` [outputs, depth...]; `rows`: the axes of y that are rows of the product; `way`: how
-    tiles would read them; `together`: how many they would multiply with all weights at once."""
+class _Product(NamedTuple):
+    """Rows of x times constant weights."""
+
+    x: StridedTensor
+    zero: Value | None
+    """Its zero point."""
+    weights: StridedTensor
+    """[outputs, depth...]."""
+    y: StridedTensor
+    rows: Sequence[int]
+    """The axes of y that are rows of the product."""
+    given: dict[str, DimLike]
+    """Fields of `WindowProduct`."""
+    label: str
+
+
+def _chosen(planner: Planner, product: _Product, way: RowsWay, together: int | None) -> IntegerSpec | IntegerAmxSpec:
+    """The kernel. way: how tiles would read the rows; together: how many they would multiply with all weights at
+    once."""
+    x, zero, weights, y, rows, _, _ = product
     columns, *deep = integers(weights.shape)
-    of_y, windows = concrete(product(y.shape[axis] for axis in rows)), way not in ("in place", "copied")
+    of_y, windows = concrete(joined(y.shape[axis] for axis in rows)), way not in ("in place", "copied")
     signed, shifted, result = x.dtype is DType.INT8, is_shifted(zero), y.dtype.numpy.name
     assert weights.constant is not None
     in_byte_pairs = planner.target.integer_products == "pairs" and fits_byte_pairs(_matrix(weights.constant))
@@ -127,15 +137,10 @@ def _call(
     planner: Planner,
     group: Group,
     spec: IntegerSpec | IntegerAmxSpec | DepthwiseIntegerSpec,
-    x: StridedTensor,
-    zero: Value | None,
-    weights: StridedTensor,
-    y: StridedTensor,
-    rows: Sequence[int],
-    given: dict[str, DimLike],
-    label: str,
+    product: _Product,
 ) -> None:
-    """The kernel's call. `weights` [outputs, depth...]; `rows`: the axes of y that are rows of the product."""
+    """The kernel's call."""
+    x, zero, weights, y, rows, given, label = product
     packing: Hashable = spec
     arranged = _matrix
     if isinstance(spec, IntegerAmxSpec):

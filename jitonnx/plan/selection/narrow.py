@@ -11,7 +11,7 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.kernels.convolution.choose import choose_narrow
 from jitonnx.kernels.convolution.narrow_spec import NarrowGiven
-from jitonnx.kernels.convolution.problem import ConvolutionBuffers
+from jitonnx.kernels.convolution.problem import ConvolutionBuffers, ConvolutionShape
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.selection.windows import add_bias, concrete_pair, square
@@ -53,22 +53,17 @@ def narrow_convolution(
         return False
     if computation.group > 1 and not transposed and (array.ndim != 3 or not _is_for_planes(planner, group)):
         return False  # images have kernels for groups
-    spec = choose_narrow(
-        (kernel[1], strides[1], dilations[1]),
-        strides[0],
-        computation.group,
-        outputs,
-        concrete_pair(y_type.shape[2:]),
-        planner.target,
-        planes=planes,
-        transposed_pad=pad if transposed else None,
+    channels = array.shape[0] // computation.group if transposed else array.shape[1]
+    shape = ConvolutionShape(
+        *(kernel, strides, dilations, computation.group, channels * computation.group, outputs),
+        *(concrete_pair(y_type.shape[2:]), concrete_pair(x.shape[2:]), (concrete(pads[0]), pad)),
     )
+    spec = choose_narrow(shape, planner.target, planes=planes, transposed=transposed)
     if spec is None:
         return False
     y = planner.place(group.output, tuple(range(x.rank)), strict=True)
     if bias is not None:
         add_bias(planner, group, bias, x.rank)
-    channels = array.shape[0] // computation.group if transposed else array.shape[1]
     sizes = NarrowGiven(
         images=x.shape[0],
         groups=computation.group,

@@ -16,7 +16,7 @@ from jitonnx.ir.dtypes import HALVES, DType
 from jitonnx.kernels.attention.spec import AttentionBuffers, AttentionSizes
 from jitonnx.kernels.attention.spec import choose as choose_attention
 from jitonnx.kernels.gemm.blas import BlasBuffers, BlasGiven, BlasSpec
-from jitonnx.kernels.gemm.choose import choose_gemm, stored_type
+from jitonnx.kernels.gemm.choose import GemmExtents, choose_gemm, stored_type
 from jitonnx.kernels.gemm.spec import ELEMENTS, GemmBuffers, GemmGiven, GemmSpec, ScaleBuffers, ScaleSizes, ScaleSpec
 from jitonnx.kernels.normalization.spec import float_bits
 from jitonnx.plan.calls import KernelCall
@@ -24,7 +24,7 @@ from jitonnx.plan.fusion import Group
 from jitonnx.plan.placement import HEADS_INSIDE
 from jitonnx.plan.region import region_call
 from jitonnx.plan.tensor import StridedTensor, broadcast_to, reshape_strides
-from jitonnx.support.records import dataclass
+from jitonnx.support.records import NamedTuple, dataclass
 
 if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
@@ -41,10 +41,10 @@ def matmul(planner: Planner, group: Group, statement: Statement) -> None:
     order = _order_of_rows(a) if b.rank == 2 else None
     out = planner.place(group.output, order or tuple(range(len(group.output.shape))), strict=True)
     if order is None or as_rows(_permuted(out, order)) is None:  # the result may be bound for where it lies otherwise
-        gemm(planner, group, a, b, out)
+        gemm(planner, group, a, b, GemmResult(out))
     else:
-        rows = (_permuted(a, order), b, _permuted(out, order))
-        gemm(planner, group, *rows, lambda tensor: _permuted(tensor, order), order=order)
+        result = GemmResult(_permuted(out, order), lambda tensor: _permuted(tensor, order), order)
+        gemm(planner, group, _permuted(a, order), b, result)
 
 
 def _order_of_rows(a: StridedTensor) -> tuple[int, ...] | None:
@@ -83,24 +83,32 @@ def _is_turned(a: StridedTensor) -> bool:
     return min(rows, columns) >= _TURNED_SIDE and rows * columns >= _TURNED
 
 
+class GemmResult(NamedTuple):
+    """What a product gives, and how it is the group's result."""
+
+    out: StridedTensor
+    """[..., m, n]."""
+    as_matrix: Callable[[StridedTensor], StridedTensor | None] = lambda tensor: tensor
+    """A tensor of the group's result's shape as [..., m, n]; None if its memory does not allow that."""
+    order: Sequence[int] | None = None
+    """The memory order of the result's axes, if it is not the one chosen for the group's result."""
+    wanted: StridedTensor | None = None
+    """An int64 that says how many rows of the result, counted through all matrices, need to be computed; None: all."""
+
+
 def gemm(
     planner: Planner,
     group: Group,
     a: StridedTensor,
     b: StridedTensor,
-    out: StridedTensor,
-    as_matrix: Callable[[StridedTensor], StridedTensor | None] = lambda tensor: tensor,
+    result: GemmResult,
     factors: StridedTensor | None = None,
-    order: Sequence[int] | None = None,
-    wanted: StridedTensor | None = None,
 ) -> None:
     """The call out = epilogue(a @ b) for tensors of shapes [..., m, k], [..., k, n] and [..., m, n].
 
-    `as_matrix` views a tensor of the group's result's shape as [..., m, n]; None if its memory does not allow that.
     With `factors` [images or 1, k], the columns of a[image] are multiplied by them: b, constant then, is, row by row.
-    `order`: the memory order of the result's axes, if it is not the one chosen for the group's result.
-    `wanted`: an int64 that says how many rows of the result, counted through all matrices, need to be computed.
     """
+    out = result.out
     batch = out.shape[:-2]
     m, n, k = out.shape[-2], out.shape[-1], a.shape[-1]
     if factors is not None and factors.shape[0] != 1:  # each image has a b of its own
@@ -114,10 +122,7 @@ def gemm(
     shared = factors is not None or all(stride == 0 for stride in shape.b_batch)
     constant = shared and plain.constant is not None
     spec = choose_gemm(
-        concrete(shape.m),
-        concrete(n),
-        concrete(k),
-        shape.batch,
+        GemmExtents(concrete(shape.m), concrete(n), concrete(k), shape.batch),
         planner.target,
         packed_b=constant,
         a_in_place=a.strides[-1] == 1 or a.shape[-1] == 1,
@@ -136,10 +141,10 @@ def gemm(
     call = KernelCall(spec, GemmBuffers(a=a, b=matrix, c=out), sizes, label=label)
     call.reason = "; ".join(group.reasons)
     call.notes.append("b packed when the program is built" if constant else "b packed as it is used")
-    planner.epilogue(group, call, lambda tensor: matrix_rows(as_matrix(tensor), shape), order)
-    if wanted is not None:
+    planner.epilogue(group, call, lambda tensor: matrix_rows(result.as_matrix(tensor), shape), result.order)
+    if result.wanted is not None:
         call.spec = replace(spec, wanted=len(call.tensors))
-        call.stage_tensors.append(wanted)
+        call.stage_tensors.append(result.wanted)
     planner.call(call)
 
 

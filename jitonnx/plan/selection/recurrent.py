@@ -22,7 +22,7 @@ from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.region import region_call
 from jitonnx.plan.selection import bfloat16
-from jitonnx.plan.selection.products import as_rows, gemm
+from jitonnx.plan.selection.products import GemmResult, as_rows, gemm
 from jitonnx.plan.selection.recurrent_weights import biases, input_matrix, packed_recurrence, zeros
 from jitonnx.plan.tensor import StridedTensor, row_major
 from jitonnx.target import tuning
@@ -143,7 +143,7 @@ def _input_products(
         bfloat16.product(planner, inner, given, matrix, gates)
     else:
         wanted = None if rows is None else planner.dense(rows)
-        gemm(planner, inner, given, matrix, gates, wanted=wanted)
+        gemm(planner, inner, given, matrix, GemmResult(gates, wanted=wanted))
     return gates
 
 

@@ -16,7 +16,7 @@ from jitonnx.kernels.convolution.problem import ConvolutionBuffers, Problem
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.selection.narrow import narrow_convolution
-from jitonnx.plan.selection.products import gemm
+from jitonnx.plan.selection.products import GemmResult, gemm
 from jitonnx.plan.selection.windows import (
     Geometry,
     add_bias,
@@ -127,7 +127,7 @@ def _blocks_of_pixels(
         def there(tensor: StridedTensor, place: tuple[int, ...] = place) -> StridedTensor:
             return _channels_behind(every_step(tensor, computation.strides, place))
 
-        gemm(planner, group, _channels_behind(x), matrix, there(y), there)
+        gemm(planner, group, _channels_behind(x), matrix, GemmResult(there(y), there))
 
 
 def _channels_behind(image: StridedTensor) -> StridedTensor:

@@ -4,6 +4,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from jitonnx.ir.operator import Operator
+from jitonnx.ops.onnx.activation import HardSigmoid, LeakyRelu
 from tests.ops.harness import Case, case, check, check_refused, each_version, retyped
 
 RANDOM = np.random.default_rng(0)
@@ -86,3 +88,9 @@ def test_activation(case: Case) -> None:
 
 def test_inputs_of_swiglu_of_two_shapes_are_refused() -> None:
     check_refused(case("SwiGLU", 28, X, X[:1]), "both need one shape")
+
+
+@pytest.mark.parametrize(("operator", "given"), [(HardSigmoid, {"alpha": 0.2}), (LeakyRelu, {"alpha": 0.01})])
+def test_a_default_is_the_number_that_a_file_has(operator: type[Operator], given: dict[str, float]) -> None:
+    """Attributes are float32 numbers in files, which float64 tells from what is written in a declaration."""
+    assert operator() == operator(**{name: float(np.float32(number)) for name, number in given.items()})

@@ -1,0 +1,272 @@
+"""Models over rows and behind a server: `jitonnx map`, Ray Data, Dask and the V2 server, each beside onnxruntime.
+
+    python -m bench.rows map                     # files to files, beside a loop over onnxruntime, and one over a session
+    python -m bench.rows engines --only table    # in Ray Data and Dask (pip install "jitonnx[ray,dask]")
+    python -m bench.rows memory                  # while 20 GB of rows stream through
+    python -m bench.rows server                  # 64 clients (wrk) of a V2 server (pip install "jitonnx[serving]")
+
+Models are those of the zoo with their batch opened: `table` is mlp_tiny (200,000 rows of 16 numbers), `text` MiniLM
+(2,000 rows of 64 tokens), `image` MobileNetV2 (400 rows of 3 x 224 x 224); `--rows` says how many otherwise.
+
+A loop reads a Parquet file in batches, runs each, and writes the outputs to another; onnxruntime's takes the best of the
+sizes of batches with both ways to use the CPUs, all of them for each run, or runs beside each other on one each. Ours
+decide for themselves. All take turns, `--rounds` times; the table shows the least seconds as rows a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import itertools
+import json
+import os
+import re
+import resource
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from onnx import ModelProto, numpy_helper
+
+import jitonnx
+from bench import zoo
+from bench.clocks import CLOCKS, add_clock
+
+SIZES = (1, 8, 64, 256, 1024, 4096, 16384)
+THEIRS = "onnxruntime's loop"
+CPUS = len(os.sched_getaffinity(0))
+
+
+Clock = Callable[[], float]
+
+
+class Case(NamedTuple):
+    """A model, how many rows it is measured on, and what a row is."""
+
+    model: str
+    rows: int
+    row: dict[str, tuple[str, tuple[int, ...]]]
+    """Type and shape of a row, by input."""
+
+
+CASES = {
+    "table": Case("mlp_tiny", 200_000, {"x": ("float32", (16,))}),
+    "text": Case("minilm_l6", 2_000, {"a_0": ("int64", (64,)), "a_1": ("int64", (64,))}),
+    "image": Case("mobilenet_v2", 400, {"x": ("float32", (3, 224, 224))}),
+}
+
+
+def open_batch(model: ModelProto) -> bytes:
+    """A model of the zoo with an open batch: sizes of Reshapes in front are taken from the input."""
+    for value in [*model.graph.input, *model.graph.output]:
+        value.type.tensor_type.shape.dim[0].dim_param = "batch"
+    del model.graph.value_info[:]
+    shapes = {node.input[1] for node in model.graph.node if node.op_type == "Reshape"}
+    for one in model.graph.initializer:
+        if one.name in shapes:
+            sizes = numpy_helper.to_array(one).copy()
+            sizes[0] = 0
+            one.CopyFrom(numpy_helper.from_array(sizes, one.name))
+    return model.SerializeToString()
+
+
+def write_case(case: Case, folder: Path) -> Path:
+    """Write the model and its rows, `rows.parquet`; returns the model's path."""
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    path = folder / "model.onnx"
+    path.write_bytes(open_batch(zoo.model(case.model)))
+    with pyarrow.parquet.ParquetWriter(folder / "rows.parquet", table(case, 1).schema) as writer:
+        for begin in range(0, case.rows, 10_000):
+            writer.write_table(table(case, min(10_000, case.rows - begin)))
+    return path
+
+
+def table(case: Case, rows: int) -> Any:
+    """Rows as fixed-size lists."""
+    import pyarrow as pa
+
+    random = np.random.default_rng(0)
+    columns = {}
+    for name, (dtype, shape) in case.row.items():
+        size = int(np.prod(shape))
+        made = (
+            random.integers(0, 2, rows * size) if dtype == "int64" else random.standard_normal(rows * size, np.float32)
+        )
+        columns[name] = pa.FixedSizeListArray.from_arrays(pa.array(made.astype(dtype)), size)
+    return pa.table(columns)
+
+
+def feeds_of(batch: Any, case: Case) -> dict[str, np.ndarray]:
+    """A record batch as arrays, without copies."""
+    return {
+        name: batch.column(name).flatten().to_numpy(zero_copy_only=False).reshape(-1, *shape)
+        for name, (_, shape) in case.row.items()
+    }
+
+
+def columns_of(outputs: list[np.ndarray]) -> list[Any]:
+    """Outputs as columns of (nested) fixed-size lists."""
+    import pyarrow as pa
+
+    made = []
+    for array in outputs:
+        column = pa.array(np.ascontiguousarray(array).reshape(-1))
+        for size in reversed(array.shape[1:]):
+            column = pa.FixedSizeListArray.from_arrays(column, size)
+        made.append(column)
+    return made
+
+
+class Way(NamedTuple):
+    """How a loop uses the CPUs: rows of a batch, threads of a run, runs beside each other."""
+
+    rows: int
+    threads: int
+    beside: int
+
+
+def loop(open_session: Callable[[Path, int], Any], way: Way, case: Case, folder: Path) -> None:
+    """What somebody writes: opens the model, reads a Parquet file in batches, runs them, and writes a Parquet file with
+    the outputs behind the columns."""
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    session = open_session(folder / "model.onnx", way.threads)
+    file = pyarrow.parquet.ParquetFile(folder / "rows.parquet")
+    names = [one.name for one in session.get_outputs()]
+    writer = None
+    waiting: deque[Any] = deque()
+
+    def write(batch: Any, outputs: list[np.ndarray]) -> None:
+        nonlocal writer
+        columns = [*batch.columns, *columns_of(outputs)]
+        made = pa.RecordBatch.from_arrays(columns, [*batch.schema.names, *names])
+        if writer is None:
+            writer = pyarrow.parquet.ParquetWriter(folder / "loop.parquet", made.schema)
+        writer.write_batch(made)
+
+    with ThreadPoolExecutor(way.beside) as pool:
+        for batch in file.iter_batches(batch_size=way.rows):
+            waiting.append((batch, pool.submit(session.run, None, feeds_of(batch, case))))
+            if len(waiting) >= 2 * way.beside:
+                first, future = waiting.popleft()
+                write(first, future.result())
+        for first, future in waiting:
+            write(first, future.result())
+    assert writer is not None
+    writer.close()
+
+
+def theirs(path: Path, threads: int) -> Any:
+    """onnxruntime's session."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+
+def ours(path: Path, threads: int) -> Any:
+    """Our session."""
+    options = jitonnx.SessionOptions()
+    options.intra_op_num_threads = threads
+    return jitonnx.InferenceSession(path, options)
+
+
+def best_way(open_session: Callable[[Path, int], Any], path: Path, case: Case, folder: Path) -> Way:
+    """The fastest by single runs, with both ways to use the CPUs."""
+    rates = {}
+    for threads, beside in {(CPUS, 1), (1, CPUS)}:
+        session = open_session(path, threads)
+        for rows in SIZES:
+            if rows * sum(int(np.prod(shape)) for _, shape in case.row.values()) > 1 << 24 or rows > case.rows:
+                break
+            given = feeds_of(table(case, rows).combine_chunks().to_batches()[0], case)
+            with ThreadPoolExecutor(beside) as pool:
+                list(pool.map(lambda _: session.run(None, given), range(beside)))  # noqa: B023
+                begin, runs = time.perf_counter(), 0
+                while runs == 0 or time.perf_counter() - begin < 0.3:
+                    list(pool.map(lambda _: session.run(None, given), range(beside)))  # noqa: B023
+                    runs += beside
+                rates[Way(rows, threads, beside)] = runs * rows / (time.perf_counter() - begin)
+            if rows * beside / rates[Way(rows, threads, beside)] > 0.2:  # seconds: larger ones gain nothing
+                break
+    return max(rates, key=lambda way: rates[way])
+
+
+def measure_map(names: list[str], counts: int | None, rounds: int, clock: Clock) -> Iterator[tuple[str, ...]]:
+    """Rows of the table: `jitonnx map` beside loops."""
+    from jitonnx.batch.files import map_files
+
+    for name in names:
+        case = CASES[name] if counts is None else CASES[name]._replace(rows=counts)
+        with tempfile.TemporaryDirectory() as place:
+            folder = Path(place)
+            path = write_case(case, folder)
+            their_way, our_way = (best_way(opened, path, case, folder) for opened in (theirs, ours))
+
+            def mapped() -> None:
+                shutil.rmtree(folder / "mapped", ignore_errors=True)
+                map_files(path, folder / "rows.parquet", folder / "mapped")  # noqa: B023
+
+            turns: dict[str, Callable[[], None]] = {
+                THEIRS: functools.partial(loop, theirs, their_way, case, folder),
+                "our loop": functools.partial(loop, ours, our_way, case, folder),
+                "jitonnx map": mapped,
+            }
+            seconds: dict[str, list[float]] = {turn: [] for turn in turns}
+            for _ in range(rounds):
+                for turn, take in turns.items():
+                    begin = clock()
+                    take()
+                    seconds[turn].append(clock() - begin)
+            rates = {turn: case.rows / min(taken) for turn, taken in seconds.items()}
+            yield (
+                f"{name} ({case.rows:,})",
+                *(f"{rates[turn]:,.0f}" for turn in turns),
+                f"{rates['jitonnx map'] / rates[THEIRS]:.2f}",
+                f"{100 * (rates['our loop'] / rates['jitonnx map'] - 1):.1f} %",
+                f"{tuple(their_way)} {tuple(our_way)}",
+            )
+
+
+HEADS = {
+    "map": ("rows", THEIRS, "our loop", "jitonnx map", "ratio", "overhead", "rows, threads, beside: theirs, ours"),
+}
+
+
+def print_table(heads: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> None:
+    """As Markdown, row by row."""
+    print("| " + " | ".join(heads) + " |\n|" + "---|" * len(heads), flush=True)
+    for row in rows:
+        print("| " + " | ".join(row) + " |", flush=True)
+
+
+def main() -> None:
+    """Measure what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=tuple(HEADS))
+    parser.add_argument("--only", choices=tuple(CASES), action="append", help="default: all")
+    parser.add_argument("--rows", type=int, help="of each (default: as above)")
+    parser.add_argument("--rounds", type=int, default=3, help="default: 3")
+    add_clock(parser)
+    options = parser.parse_args()
+    measures = {"map": measure_map}
+    names = options.only or list(CASES)
+    print_table(HEADS[options.what], measures[options.what](names, options.rows, options.rounds, CLOCKS[options.clock]))
+
+
+if __name__ == "__main__":
+    main()
