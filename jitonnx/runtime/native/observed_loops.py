@@ -1,4 +1,4 @@
-"""Repeated programs as links of a chain: outputs are made, addresses filled in, iterations done, and what they give is kept."""
+"""Repeated programs as links of a chain: outputs are made, addresses filled in, iterations done, and results kept."""
 
 from __future__ import annotations
 
