@@ -272,7 +272,7 @@ def _write(made: pyarrow.RecordBatchReader, target: Path, file: Path, skip: int,
 
 
 def _writer(out: Any, schema: pyarrow.Schema) -> Any:
-    """A writer of Parquet files. Numbers with fractions get no dictionary: they hardly ever repeat, and to find that out
+    """A writer of Parquet files. Numbers with fractions get no dictionary: they hardly ever repeat, and finding that out
     takes most of the time of writing."""
     import pyarrow.parquet
 

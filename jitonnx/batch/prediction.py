@@ -37,7 +37,7 @@ _BATCH_BYTES = 64 << 20
 _TRIAL_SECONDS = 0.003
 """How long a size of batches is timed."""
 _LONG_SECONDS = 0.05
-"""Larger sizes are not tried behind one that takes as long: what a run costs beside its rows is nothing against that."""
+"""Larger sizes are not tried behind one that takes as long: against that a run costs nothing beside its rows."""
 
 
 class Plan(NamedTuple):
@@ -333,11 +333,17 @@ def read_rows(path: Path, begin: int, end: int) -> pyarrow.RecordBatchReader:
 
 
 def stream(
-    reader: pyarrow.RecordBatchReader, origin: str, columns: Columns | None, settings: Settings, first: int = 0
+    reader: pyarrow.RecordBatchReader,
+    origin: str,
+    columns: Columns | None,
+    settings: Settings,
+    first: int = 0,
+    types: Mapping[str, pyarrow.DataType] | None = None,
 ) -> pyarrow.RecordBatchReader:
-    """The reader's batches with columns for outputs. The first ones are run before it returns, for their types.
+    """The reader's batches with columns for outputs.
 
-    origin: what rows are called in errors, the first of them by the number `first`.
+    origin: what rows are called in errors, the first of them by the number `first`. types: of the columns; by default
+    those of the first batches, which are run before it returns.
     """
     import pyarrow as pa
 
@@ -360,11 +366,12 @@ def stream(
 
     results = _run(blocks(), settings)
     begun: list[tuple[Block, Arrays]] = []
-    for result in results:
-        begun.append(result)
-        if result[1]:
-            break
-    types = _types(begun[-1][1] if begun else {}, settings)
+    if types is None:
+        for result in results:
+            begun.append(result)
+            if result[1]:
+                break
+        types = _types(begun[-1][1] if begun else {}, settings)
     fields = [*reader.schema, *(pa.field(name, kind) for name, kind in types.items())]
     schema = pa.schema(fields, reader.schema.metadata)
 
