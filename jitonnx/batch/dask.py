@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import distributed
 import numpy as np
@@ -122,7 +122,9 @@ def _nullable() -> dict[pyarrow.DataType, Any]:
     import pyarrow as pa
 
     names = ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64")
-    found: dict[pyarrow.DataType, Any] = {pa.type_for_alias(name.lower()): pandas.api.types.pandas_dtype(name) for name in names}
+    found: dict[pyarrow.DataType, Any] = {
+        pa.type_for_alias(name.lower()): pandas.api.types.pandas_dtype(name) for name in names
+    }
     found[pa.bool_()] = pandas.BooleanDtype()
     return found
 

@@ -7,7 +7,7 @@ numbers from 0 to 1, less `mean`, over `std`.
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import itertools
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -63,7 +63,12 @@ def read_images(files: Sequence[Path], signature: Signature, pixels: Pixels) -> 
             begun: list[Any] = []
             for chunk in itertools.chain(chunks, [None]):
                 if chunk is not None:
-                    begun.append((chunk, [pool.submit(_decoded, path, one, channels_first, pixels) for path in chunk]))
+                    begun.append(
+                        (
+                            chunk,
+                            [pool.submit(_decoded, path, one, pixels, channels_first=channels_first) for path in chunk],
+                        )
+                    )
                 if len(begun) > 1 or (chunk is None and begun):  # the next are decoded while these are run
                     taken, decoded = begun.pop(0)
                     yield _batch(taken, [found.result() for found in decoded], one, schema)
@@ -97,7 +102,7 @@ def _input(signature: Signature) -> tuple[Input, bool]:
     )
 
 
-def _decoded(path: Path, one: Input, channels_first: bool, pixels: Pixels) -> np.ndarray | None:
+def _decoded(path: Path, one: Input, pixels: Pixels, *, channels_first: bool) -> np.ndarray | None:
     """An image as the input has it; None for what is none."""
     from PIL import Image, UnidentifiedImageError
 
@@ -110,6 +115,6 @@ def _decoded(path: Path, one: Input, channels_first: bool, pixels: Pixels) -> np
         return None
     array = np.asarray(found).reshape(height, width, channels)
     if one.dtype != np.uint8:
-        numbers = (array.astype(np.float32) / 255 - np.float32(pixels.mean)) / np.float32(pixels.std)
-        array = numbers.astype(one.dtype)
+        mean, std = np.array(pixels.mean, np.float32), np.array(pixels.std, np.float32)
+        array = ((array.astype(np.float32) / 255 - mean) / std).astype(one.dtype)
     return array.transpose(2, 0, 1) if channels_first else array
