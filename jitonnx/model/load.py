@@ -8,8 +8,10 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jitonnx.errors import Fail, InvalidProtobuf, NoSuchFile
+from jitonnx.errors import Error, Fail, InvalidProtobuf, NoSuchFile
+from jitonnx.ir.assumptions import Assumptions
 from jitonnx.ir.declaration import Declaration
+from jitonnx.ir.graph import Graph
 from jitonnx.model.build import Builder
 from jitonnx.model.checker.nodes import Opsets, initializer_names
 from jitonnx.model.checker.report import Report
@@ -68,8 +70,7 @@ def load(
     walk.report.raise_first()
     if verify:
         _verify(walk, reader)
-    builder = Builder(proto, reader, registry, in_order=walk.sorted)
-    graph = builder.main(proto.graph)
+    builder, graph = _built(proto, reader, registry, in_order=walk.sorted)
     outputs = [declaration(info) for info in proto.graph.output]
     texts = [text for text in dict.fromkeys(each.text for each in walk.report if each.rule == "operators.experimental")]
     for text in texts:
@@ -99,6 +100,23 @@ def load(
         documented=builder.documented,
         warnings=tuple(filter(None, texts)),
     )
+
+
+def _built(proto: ModelProto, reader: TensorReader, registry: Registry, *, in_order: bool) -> tuple[Builder, Graph]:
+    """The model's graph: for sizes as models usually have them, or where no sizes are as it takes for granted then, as
+    that 100 before the end of an axis is behind its start, with nothing but demands."""
+    builder = Builder(proto, reader, registry, in_order=in_order)
+    try:
+        return builder, builder.main(proto.graph)
+    except Error:
+        if builder.certain:
+            raise
+        try:
+            other = Builder(proto, reader, registry, in_order=in_order, assumptions=Assumptions(demands_only=True))
+            return other, other.main(proto.graph)
+        except Error:
+            pass  # for the usual sizes the message says more
+        raise
 
 
 def _verify(walk: Walk, reader: TensorReader) -> None:

@@ -108,6 +108,13 @@ def test_halves_that_a_rounded_scale_misses_go_up(coordinates: str, length: int,
     check(by_sizes(x, [output], 13, **options))
 
 
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+@pytest.mark.parametrize("scales", [[1, 1, 1, 0.37], [1, 1, 0.4, 1], [1, 1, 1, 0.5]])
+def test_antialiased_bytes_are_rounded_to_the_nearest(mode: str, scales: list[float]) -> None:
+    x = np.random.default_rng(3).integers(0, 256, (1, 2, 17, 23)).astype(np.uint8)
+    check(by_scales(x, scales, 18, mode=mode, antialias=1))
+
+
 @pytest.mark.parametrize("scale", [0.7, 1.1, 1 / 3, 2.0, 0.123456])
 def test_a_symbolic_size_scales_as_the_number_does(scale: float) -> None:
     scale = float(np.float32(scale))
