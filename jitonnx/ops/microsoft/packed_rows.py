@@ -61,7 +61,9 @@ def _of_5_bits() -> _Blocks:
     e, b = np.arange(256), np.arange(256) // 32
     first, rest = b < 4, np.maximum(b - 4, 0)
     return _Blocks(
-        **{"elements": 256, "bytes": 176, "dmin": 2},
+        elements=256,
+        bytes=176,
+        dmin=2,
         number=(_Field(48 + 32 * (e // 64) + e % 32, 4 * (e % 64 // 32), 15), _Field(16 + e % 32, b, 1, 16)),
         scale=(
             _Field(np.where(first, 4 + b, 12 + rest), 0, np.where(first, 63, 15)),
@@ -89,7 +91,11 @@ def _formats() -> dict[int, _Blocks]:
         8: _Blocks(32, 34, _signed(2 + half)),  # Q8_0
         13: _of_5_bits(),
         14: _Blocks(  # Q6_K
-            **{"elements": 256, "bytes": 210, "zero": 32, "d": 208, "scale": _signed(192 + e // 16)},
+            elements=256,
+            bytes=210,
+            zero=32,
+            d=208,
+            scale=_signed(192 + e // 16),
             number=(
                 _Field(64 * (e // 128) + e % 64, 4 * (e % 128 // 64), 15),
                 _Field(128 + 32 * (e // 128) + e % 32, 2 * (e % 128 // 32), 3, 16),
@@ -97,7 +103,10 @@ def _formats() -> dict[int, _Blocks]:
         ),
         20: _Blocks(32, 18, (nibble,), codebook=codebook),  # IQ4_NL
         23: _Blocks(  # IQ4_XS
-            **{"elements": 256, "bytes": 136, "codebook": codebook, "scale_zero": 32},
+            elements=256,
+            bytes=136,
+            codebook=codebook,
+            scale_zero=32,
             number=(_Field(8 + 16 * b + e % 16, 4 * (e % 32 // 16), 15),),
             scale=(_Field(4 + b // 2, 4 * (b % 2), 15), _Field(2 + b // 4, 2 * (b % 4), 3, 16)),
         ),
