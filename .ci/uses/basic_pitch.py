@@ -1,7 +1,7 @@
 # requires: basic-pitch==0.4.0, setuptools<81
 import soundfile
 from _inputs import sound
-from basic_pitch import build_icassp_2022_model_path, FilenameSuffix
+from basic_pitch import FilenameSuffix, build_icassp_2022_model_path
 from basic_pitch.inference import predict
 
 soundfile.write("sound.wav", sound(3), 16000)

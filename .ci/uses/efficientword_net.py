@@ -1,5 +1,4 @@
 # requires: EfficientWord-Net==1.0.5, setuptools<81
-import numpy as np
 from _inputs import sound
 from eff_word_net.audio_processing import Resnet50_Arc_loss
 

@@ -1,8 +1,8 @@
 # requires: onnx-array-api, onnxruntime
 import numpy as np
+import onnx
 from _inputs import network
 from onnx_array_api.ort.ort_profile import ort_profile
-import onnx
 
 x = np.linspace(-1, 1, 48, dtype=np.float32).reshape(3, 16)
 told = ort_profile(onnx.load(network("small.onnx")), {"x": x}, repeat=3)

@@ -49,7 +49,7 @@ def sound(seconds: float = 2.0, rate: int = 16000) -> np.ndarray:
 
 
 def network(file: str, inputs: int = 16, outputs: int = 4, shape: tuple[Any, ...] | None = None) -> str:
-    """Write a small ONNX model: two layers of a vector [n, inputs], or with a shape of images a convolution of these."""
+    """Write a small ONNX model: two layers of vectors [n, inputs], or, with a shape of images, two convolutions."""
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 
