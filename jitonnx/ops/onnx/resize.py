@@ -16,7 +16,7 @@ from jitonnx.ir.dims import DimLike, floor_divide, known, maximum, minimum
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.inference import EXACT, InferenceContext
-from jitonnx.ir.operator import InferenceError, Operator, as_tuple, internal
+from jitonnx.ir.operator import DataDependentError, InferenceError, Operator, as_tuple, internal
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import Shape, TensorType
 from jitonnx.ops.base import lower_floating, normalize_axis, open_like, widen
@@ -127,8 +127,10 @@ class Resize(Operator):
         for name, value, allowed in choices:
             if value not in allowed:
                 raise InferenceError(f"{name} {value!r}: one of {', '.join(allowed)} expected")
-        if (scales is None) == (sizes is None):
-            raise InferenceError("exactly one of scales and sizes must be given (an empty tensor counts as absent)")
+        if scales is not None and sizes is not None:
+            raise InferenceError("scales and sizes are given; only one of them may be")
+        if scales is None and sizes is None:  # an error of the run, as in onnxruntime: it may be in a branch not taken
+            raise DataDependentError("either scales or sizes is needed (an empty tensor counts as absent)")
         if self.antialias and self.mode == "nearest":
             raise InferenceError("antialias is for the modes linear and cubic")
 
