@@ -140,17 +140,18 @@ class LeafMasksKernel(TreesKernel):
             return values.gather(leaf)
         halves = []
         for word in range(words):
-            registers = [values.load(word * _BITS + half * lanes, lanes) for half in (0, 1)]
-            halves.append(permuted(*registers, leaf & (_BITS - 1)))
+            low, high = (values.load(word * _BITS + half * lanes, lanes) for half in (0, 1))
+            halves.append(permuted(low, high, leaf & (_BITS - 1)))
         return halves[0] if words == 1 else select(leaf < _BITS, *halves)
 
     # ------------------------------------------------------------ a row alone
 
     def features_of(self, x: Pointer) -> Any:
-        """The features that are asked for: two registers of them if these hold all, else their place in memory."""
+        """The features that are asked for: two registers, if these hold all, else where they are in memory."""
         code, lanes, used = self.code, self.lanes, self.spec.used
         if lanes >= 8 and used <= 2 * lanes:
-            return [x.gather(self.columns.load(half * lanes, lanes)) for half in (0, 1)]
+            low, high = (x.gather(self.columns.load(half * lanes, lanes)) for half in (0, 1))
+            return low, high
         row = self.scratch.at(self.size.trees + PADDING)
         with code.loop(used, step=lanes) as column:
             row.store(column, x.gather(self.columns.load(column, lanes)))
@@ -166,7 +167,7 @@ class LeafMasksKernel(TreesKernel):
         for start, end, leads in self._phases(group):
             with code.loop(end, start) as node:
                 features = self.features.load(node * lanes, lanes)
-                values = permuted(*row, features) if isinstance(row, list) else row.gather(features)
+                values = row.gather(features) if isinstance(row, Pointer) else permuted(row[0], row[1], features)
                 second = leads(values, self.thresholds.load(node * lanes, lanes))
                 for word, variable in enumerate(state):
                     mask = self.masks.load((node * words + word) * lanes, lanes)

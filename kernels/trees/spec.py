@@ -196,6 +196,8 @@ class LeafMasksSpec(_Spec):
     mixed: bool = False
     words: int = 1
     used: int = 1
+    alone: int = 1
+    """Rows that are asked for one by one, if there are fewer."""
 
     BUFFERS = LeafMasksBuffers
 
@@ -206,7 +208,7 @@ class LeafMasksSpec(_Spec):
 
     @property
     def few(self) -> int:
-        return 12
+        return self.alone
 
     def scratch_bytes(self, sizes: TreesSizes) -> int:
         """The features of a block of rows, column by column, and its sums; of a row alone, features and leaves."""

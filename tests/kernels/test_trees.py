@@ -98,7 +98,7 @@ CASES = [
 
 @pytest.mark.parametrize(("cpu", "way", "depth", "leaves"), CASES)
 def test_scores(cpu: str, way: str, depth: int, leaves: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forests, "MOST_LEAVES", 0)
+    monkeypatch.setattr(forests, "MOST_LEAVES", {4: 0, 8: 0, 16: 0})
     compare(cpu, depth, way, leaves, MixedTreesSpec if way == "any" else TreesSpec)
 
 
@@ -112,8 +112,13 @@ def compare(cpu: str, depth: int, way: str, leaves: str, kind: type) -> None:
 
 
 @pytest.mark.parametrize("cpu", ["host", "haswell", "x86-64-v2"])
-@pytest.mark.parametrize("depth, way, leaves", [(1, "alike", "one"), (5, "missing", "one"), (6, "alike", "all")])
-def test_scores_by_masks_of_leaves(cpu: str, depth: int, way: str, leaves: str) -> None:
+@pytest.mark.parametrize(
+    "depth, way, leaves", [(1, "alike", "one"), (5, "missing", "one"), (6, "alike", "all"), (7, "missing", "one")]
+)
+def test_scores_by_masks_of_leaves(
+    cpu: str, depth: int, way: str, leaves: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forests, "MOST_LEAVES", {4: 128, 8: 128, 16: 128})
     compare(cpu, depth, way, leaves, LeafMasksSpec)
 
 
