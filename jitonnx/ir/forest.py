@@ -96,7 +96,7 @@ class Forest:
     # ------------------------------------------------------------ what is there
 
     @functools.cached_property
-    def _shared(self) -> bool:
+    def shared(self) -> bool:
         """Whether a node can be reached in two ways, as none can in trees proper."""
         children = np.concatenate([self.true, self.false, self.roots])
         return bool((np.bincount(children[children >= 0], minlength=1) > 1).any())
@@ -108,7 +108,7 @@ class Forest:
         while level.size and count <= len(self.features):
             below = np.concatenate([self.true[level], self.false[level]])
             level, count = below[below >= 0], count + 1
-            if self._shared:
+            if self.shared:
                 level = _distinct(level)
         return count
 
@@ -126,7 +126,7 @@ class Forest:
             inner = places >= 0
             found.append(np.stack([trees[~inner], ~places[~inner]]))
             trees, nodes = trees[inner], places[inner]
-            if self._shared:
+            if self.shared:
                 trees, nodes = _unique_pairs(trees, nodes)
             trees, places = np.concatenate([trees, trees]), np.concatenate([self.true[nodes], self.false[nodes]])
         return _unique_pairs(*np.concatenate(found, axis=1)) if found else (trees, places)

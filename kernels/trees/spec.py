@@ -4,11 +4,13 @@ Both give the scores of rows: out[row, target] = the weights of the leaves that 
 each tree, summed up in the order of the trees (or their minimum or maximum). Rows of x have stride 1 inside, x_row
 elements apart; out is dense.
 
-Two ways of going down, chosen by the number of rows:
+Two ways of doing that, chosen by the number of rows:
 
 - A vector of rows goes down one tree. Several such vectors do so in turns, since each of their steps waits for memory:
   that of the tree, which stays in the first-level cache, as a piece of rows passes one tree after the other.
 - A row alone goes down a vector of trees.
+
+Small trees are not gone down: all of their nodes are asked (`LeafMasksSpec`).
 
 Task: BLOCK rows, or, where rows go one by one, all of them.
 """
@@ -159,6 +161,58 @@ def level_elements(lanes: int, top: int) -> int:
 def leaf_elements(lanes: int, top: int) -> int:
     """Elements of the weights in a tree's table: a register, or as many as there are leaves."""
     return max(lanes, 1 << top)
+
+
+class LeafMasksBuffers(Arguments):
+    x: Buffer
+    columns: Buffer
+    thresholds: Buffer
+    features: Buffer
+    masks: Buffer
+    counts: Buffer
+    values: Buffer
+    goals: Buffer
+    out: Buffer = result()
+
+
+@dataclass(frozen=True)
+class LeafMasksSpec(_Spec):
+    """Trees of up to 32 * words leaves, whose nodes all compare alike, in float32, by bit vectors of leaves.
+
+    Each leaf of a tree is a bit, from the left (the first child) the highest bit of the first word on. All bits are set
+    at first; a node whose second child is led to clears those of the leaves behind its first child, and the first bit
+    that is left is the leaf that the row reaches, in whatever order nodes are asked (QuickScorer: Lucchese and others,
+    SIGIR 2015; by vectors of rows: RapidScorer, KDD 2018). So nothing is waited for: all nodes of a tree are asked.
+
+    Trees lie by groups of a vector of them: node for node, the thresholds, features and masks (by words) of all trees
+    of the group side by side. Those of a vector of rows read a tree's, a row alone reads a group's. columns (int32):
+    the `used` features that are asked for; nodes have numbers of these. counts (int32, four a group): where its nodes
+    begin; how many of them lead missing values to the second child, and how many the first (if `mixed` the first count
+    is not 0 everywhere); and where the values of its leaves begin. Trees of fewer nodes are made up with nodes that
+    clear nothing. values: the weights of leaves, a tree's 32 * words side by side. relation, goals: as in `TreesSpec`.
+    """
+
+    relation: str = "gt"
+    mixed: bool = False
+    words: int = 1
+    used: int = 1
+    alone: int = 1
+    """Rows that are asked for one by one, if there are fewer."""
+
+    BUFFERS = LeafMasksBuffers
+
+    def __post_init__(self) -> None:
+        _check(self.aggregate, self.leaves)
+        if self.relation not in RELATIONS or self.element != "float32":
+            raise ValueError(f"no kernel for trees of {self.element} with {self.relation}")
+
+    @property
+    def few(self) -> int:
+        return self.alone
+
+    def scratch_bytes(self, sizes: TreesSizes) -> int:
+        """The features of a block of rows, column by column, and its sums; of a row alone, features and leaves."""
+        return 4 * larger(BLOCK * (self.used + sizes.targets), self.used + sizes.trees + 2 * PADDING)
 
 
 class MixedTreesBuffers(Arguments):

@@ -10,7 +10,8 @@ import pytest
 
 from jitonnx.ir.forest import EQUAL, GREATER, LESS, UNORDERED, Forest
 from jitonnx.kernels.trees.kernel import build
-from jitonnx.kernels.trees.spec import MixedTreesSpec, TreesSpec
+from jitonnx.kernels.trees.spec import LeafMasksSpec, MixedTreesSpec, TreesSpec
+from jitonnx.plan import forests
 from jitonnx.plan.forests import packed
 from tests.kernels.harness import Compiled
 from tests.targets import named, skip_unless_run_here
@@ -57,7 +58,7 @@ def forest(
 
 
 @functools.cache
-def compiled(spec: TreesSpec | MixedTreesSpec, cpu: str) -> Compiled:
+def compiled(spec: TreesSpec | LeafMasksSpec | MixedTreesSpec, cpu: str) -> Compiled:
     target = named(cpu)
     return Compiled(build(spec, target.lanes(4)), target)
 
@@ -96,14 +97,43 @@ CASES = [
 
 
 @pytest.mark.parametrize(("cpu", "way", "depth", "leaves"), CASES)
-def test_scores(cpu: str, way: str, depth: int, leaves: str) -> None:
-    truths = WAYS[way]
-    given = forest(depth, 7, depth, 3, truths, leaves)
+def test_scores(cpu: str, way: str, depth: int, leaves: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forests, "MOST_LEAVES", {4: 0, 8: 0, 16: 0})
+    compare(cpu, depth, way, leaves, MixedTreesSpec if way == "any" else TreesSpec)
+
+
+def compare(cpu: str, depth: int, way: str, leaves: str, kind: type) -> None:
+    given = forest(depth, 7, depth, 3, WAYS[way], leaves)
     for rows in (1, 7, 8, 65, 200):
         x = features(rows, rows)
         spec, out = run(given, "sum", x, cpu, pieces=2)
-        assert isinstance(spec, MixedTreesSpec if way == "any" else TreesSpec)
+        assert isinstance(spec, kind)
         np.testing.assert_array_equal(out, given.scores(x, "sum")[0], err_msg=f"{rows} rows, {spec}")
+
+
+@pytest.mark.parametrize("cpu", ["host", "haswell", "x86-64-v2"])
+@pytest.mark.parametrize(
+    "depth, way, leaves", [(1, "alike", "one"), (5, "missing", "one"), (6, "alike", "all"), (7, "missing", "one")]
+)
+def test_scores_by_masks_of_leaves(
+    cpu: str, depth: int, way: str, leaves: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forests, "MOST_LEAVES", {4: 128, 8: 128, 16: 128})
+    compare(cpu, depth, way, leaves, LeafMasksSpec)
+
+
+@pytest.mark.parametrize("width", [3, 40])
+@pytest.mark.parametrize("trees", [1, 16, 33])
+def test_masks_of_many_trees_and_features(trees: int, width: int) -> None:
+    """Features in two registers or in memory; groups that are full or not; trees of one leaf beside others."""
+    rng = np.random.default_rng(trees)
+    given = forest(trees, trees, 4, 1, (LEQ,), "one")
+    given.features[:] = rng.integers(0, width, len(given.features))
+    given.roots[trees // 2] = ~0
+    for rows in (1, 11, 12, 70):
+        x = rng.choice([-1, 0, 0.5, 2, np.nan], (rows, width)).astype(np.float32)
+        _, out = run(given, "sum", x, "host")
+        np.testing.assert_array_equal(out, given.scores(x, "sum")[0])
 
 
 @pytest.mark.parametrize("aggregate", ["min", "max"])
@@ -120,7 +150,7 @@ def test_extremes(aggregate: str, dtype: Any) -> None:
 )
 def test_missing_values_take_a_bit_only_where_they_go_both_ways(truths: Any, mixed: bool) -> None:
     spec = packed(forest(2, 3, 4, 1, truths, "one"), "sum", 16).spec
-    assert isinstance(spec, TreesSpec) and spec.mixed == mixed
+    assert isinstance(spec, LeafMasksSpec) and spec.mixed == mixed
 
 
 def test_thresholds_that_have_no_number_before_them_are_compared_in_any_way() -> None:
