@@ -144,6 +144,7 @@ SHORT_NAMES = {
     "checker": "jitonnx.model.checker",
     "explain": "jitonnx.tools.explain",
     "info": "jitonnx.tools.info",
+    "interpreter": "jitonnx.engine.interpreter",
     "onnxruntime_validation": "jitonnx.compat.capi.onnxruntime_validation",
     "session": "jitonnx.api.session",
     "training": "jitonnx.api.training",

@@ -49,7 +49,7 @@ class _Elimination:
                 product.set(-product.get())
             product.set(product.get() * pivot)
             with code.if_then(pivot.differs(0.0)):
-                self._eliminate(rows, column, 1.0 / pivot, size)
+                self._eliminate(rows, column, pivot, size)
         return product.get()
 
     def _pivot(self, rows: Pointer, column: SSAValue, size: SSAValue) -> tuple[SSAValue, SSAValue]:
@@ -70,15 +70,16 @@ class _Elimination:
             a.store(at, of_b, active)
             b.store(at, of_a, active)
 
-    def _eliminate(self, rows: Pointer, column: SSAValue, share: SSAValue, size: SSAValue) -> None:
-        """Take the row of `column` off those below as often as leaves nothing in that column; share: 1 / its element.
+    def _eliminate(self, rows: Pointer, column: SSAValue, pivot: SSAValue, size: SSAValue) -> None:
+        """Take the row of `column` off those below as often as leaves nothing in that column; pivot: its element.
 
-        How often is put in its place. Then vectors go down the columns behind it.
+        How often is put in its place: a quotient, as 1 over a denormal pivot would be infinite. Then vectors go down
+        the columns behind it.
         """
         code, top = self.code, rows.at(column * size)
         with code.loop(size, column + 1) as row:
             often = row * size + column
-            rows.store(often, -(rows.load(often) * share))
+            rows.store(often, -(rows.load(often) / pivot))
         behind = column + 1
 
         def piece(first: SSAValue, width: int, mask: Mask | None, active: SSAValue) -> None:

@@ -58,6 +58,11 @@ def _zero(value: Value) -> bool:
     return any((np.abs(np.asarray(array, np.float64)) < 1e-3).any() for array in value.arrays)
 
 
+def _jumps_alike(g: Growing, x: Value, multiple: float) -> bool:
+    """Whether rounding decides no jump at the multiples of a number; of a body only its first iteration is known."""
+    return x.exact or (not g.around and x.far_from(multiple))
+
+
 # ---------------------------------------------------------------- elementwise
 
 
@@ -115,7 +120,7 @@ def activation(g: Growing) -> None:
 @step(2)
 def rounding(g: Growing) -> None:
     x = g.pick(FLOATS)
-    demand(x.exact or x.far_from(0.5))
+    demand(_jumps_alike(g, x, 0.5))
     g.add(g.choose(("Floor", "Ceil", "Round")), x)
 
 
@@ -235,7 +240,7 @@ def cast(g: Growing) -> None:
     x, to = g.pick(), g.type()
     if x.type in FLOATS and to in INTEGERS:
         limits = np.iinfo(to)
-        demand(x.within(max(limits.min, -1e6), min(limits.max, 1e6)) and (x.exact or x.far_from(1)))
+        demand(x.within(max(limits.min, -1e6), min(limits.max, 1e6)) and _jumps_alike(g, x, 1))
         demand(limits.min < 0 or x.within(0, 1e6))
     demand(to != "bool" or x.exact)
     demand(to != "float16" or x.type == "bool" or x.within(-6e4, 6e4))
@@ -813,6 +818,7 @@ def recurrent(g: Growing) -> None:
 @step(2, 3)
 def quantization(g: Growing) -> None:
     x = g.pick(("float32",), largest=5000)
+    demand(x.exact or not g.around)
     width, zero = g.choose((0.1, 0.25, 0.5)), g.number(0, 4)
     kind = g.choose(("uint8", "int8"))
     demand(x.within(-1e4, 1e4) and all((np.abs(np.abs(a / width % 1) - 0.5) > 1e-2).all() for a in x.arrays))

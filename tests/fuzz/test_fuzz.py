@@ -25,6 +25,8 @@ GUARDED = range(100, 102)
 FAILED = (
     ("general", 11),  # a slice of a negative step from before the start
     ("fusion", 1000000),  # as above, without rewrites
+    ("general", 8001179),  # a branch that reads sizes computed in front of it
+    ("parametric", 8001949),  # a Resize with aligned corners of open sizes
 )
 """Seeds that found faults. What they draw changes with the steps, so small models are kept with the parts' tests."""
 

@@ -22,6 +22,7 @@ CASES: list[Case] = [
     case("Det", 22, SINGULAR, atol=1e-5),
     case("Det", 22, TURNED, expected=np.float32(-1)),
     case("Det", 22, np.zeros((3, 3), np.float32), expected=np.float32(0)),
+    case("Det", 22, np.full((2, 2, 2), 1e-40, np.float32), expected=np.zeros(2, np.float32)),  # denormal pivots
     case("Det", 22, matrices(2, 3, 3)[:0], expected=np.zeros(0, np.float32)),
     case("Det", 22, matrices(2, 0, 0), expected=np.ones(2, np.float32)),
     *retyped(case("Det", 22, np.rint(matrices(2, 4, 4) * 4)), np.float64, np.float16, ml_dtypes.bfloat16),
