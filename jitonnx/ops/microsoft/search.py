@@ -180,7 +180,7 @@ class _EncoderDecoder:
         return [self._given, *around, self.sequences][: len(self._encoder.inputs)]
 
     def following(self, sequences: np.ndarray, rows: np.ndarray | None) -> np.ndarray:
-        """As that of `_Decoder`."""
+        """What that of `_Decoder` gives."""
         own = self._own
         if rows is not None:
             self._caches[:own] = [cache[rows] for cache in self._caches[:own]]
