@@ -1,16 +1,16 @@
 """Models over rows and behind a server: `jitonnx map`, Ray Data, Dask and the V2 server, each beside onnxruntime.
 
-    python -m bench.rows map                     # files to files, beside a loop over onnxruntime, and one over a session
-    python -m bench.rows engines --only table    # in Ray Data and Dask (pip install "jitonnx[ray,dask]")
-    python -m bench.rows memory                  # while 20 GB of rows stream through
-    python -m bench.rows server                  # 64 clients (wrk) of a V2 server (pip install "jitonnx[serving]")
+    python -m bench.rows map         # files to files, beside loops over onnxruntime and over a session of ours
+    python -m bench.rows engines     # in Ray Data and Dask (pip install "jitonnx[ray,dask]")
+    python -m bench.rows memory      # while 20 GB of rows stream through
+    python -m bench.rows server      # 64 clients (wrk) of a V2 server (pip install "jitonnx[serving]")
 
 Models are those of the zoo with their batch opened: `table` is mlp_tiny (200,000 rows of 16 numbers), `text` MiniLM
 (2,000 rows of 64 tokens), `image` MobileNetV2 (400 rows of 3 x 224 x 224); `--rows` says how many otherwise.
 
-A loop reads a Parquet file in batches, runs each, and writes the outputs to another; onnxruntime's takes the best of the
-sizes of batches with both ways to use the CPUs, all of them for each run, or runs beside each other on one each. Ours
-decide for themselves. All take turns, `--rounds` times; the table shows the least seconds as rows a second.
+A loop opens the model, reads a Parquet file in batches, runs each, and writes the outputs to another, with the best of
+the sizes of batches and of both ways to use the CPUs: all of them for each run, or runs beside each other on one each.
+All take turns, `--rounds` times; the table shows the least seconds as rows a second.
 """
 
 from __future__ import annotations
@@ -21,17 +21,16 @@ import itertools
 import json
 import os
 import re
-import resource
 import shutil
-import signal
-import statistics
+import socket
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -82,7 +81,6 @@ def open_batch(model: ModelProto) -> bytes:
 
 def write_case(case: Case, folder: Path) -> Path:
     """Write the model and its rows, `rows.parquet`; returns the model's path."""
-    import pyarrow as pa
     import pyarrow.parquet
 
     path = folder / "model.onnx"
@@ -194,11 +192,12 @@ def best_way(open_session: Callable[[Path, int], Any], path: Path, case: Case, f
             if rows * sum(int(np.prod(shape)) for _, shape in case.row.values()) > 1 << 24 or rows > case.rows:
                 break
             given = feeds_of(table(case, rows).combine_chunks().to_batches()[0], case)
+            run = functools.partial(session.run, None, given)
             with ThreadPoolExecutor(beside) as pool:
-                list(pool.map(lambda _: session.run(None, given), range(beside)))  # noqa: B023
+                wait([pool.submit(run) for _ in range(beside)])
                 begin, runs = time.perf_counter(), 0
                 while runs == 0 or time.perf_counter() - begin < 0.3:
-                    list(pool.map(lambda _: session.run(None, given), range(beside)))  # noqa: B023
+                    wait([pool.submit(run) for _ in range(beside)])
                     runs += beside
                 rates[Way(rows, threads, beside)] = runs * rows / (time.perf_counter() - begin)
             if rows * beside / rates[Way(rows, threads, beside)] > 0.2:  # seconds: larger ones gain nothing
@@ -217,9 +216,9 @@ def measure_map(names: list[str], counts: int | None, rounds: int, clock: Clock)
             path = write_case(case, folder)
             their_way, our_way = (best_way(opened, path, case, folder) for opened in (theirs, ours))
 
-            def mapped() -> None:
+            def mapped(path: Path = path, folder: Path = folder) -> None:
                 shutil.rmtree(folder / "mapped", ignore_errors=True)
-                map_files(path, folder / "rows.parquet", folder / "mapped")  # noqa: B023
+                map_files(path, folder / "rows.parquet", folder / "mapped")
 
             turns: dict[str, Callable[[], None]] = {
                 THEIRS: functools.partial(loop, theirs, their_way, case, folder),
@@ -242,7 +241,127 @@ def measure_map(names: list[str], counts: int | None, rounds: int, clock: Clock)
             )
 
 
+OURS = """
+import sys
+from bench.rows import CPUS, theirs
+from jitonnx.serving import Model, serve
+serve([{model}], port=int(sys.argv[2]), grpc_port=0)
+"""
+KSERVE = """
+import sys
+import kserve
+from bench.rows import theirs
+
+class Plain(kserve.Model):
+    def load(self):
+        self.session = theirs(sys.argv[1], 1)
+        self.ready = True
+
+    def predict(self, payload, headers=None):
+        made = self.session.run(None, {one.name: one.as_numpy() for one in payload.inputs})
+        outputs = []
+        for told, array in zip(self.session.get_outputs(), made):
+            outputs.append(kserve.InferOutput(told.name, list(array.shape), "FP32"))
+            outputs[-1].set_data_from_numpy(array)
+        binary = payload.use_binary_outputs
+        return kserve.InferResponse(payload.id or "1", self.name, outputs, use_binary_outputs=binary)
+
+model = Plain("m")
+model.load()
+kserve.ModelServer(http_port=int(sys.argv[2]), enable_grpc=False, enable_latency_logging=False).start([model])
+"""
+SERVERS = {
+    "jitonnx": OURS.format(model="Model('m', sys.argv[1])"),
+    "onnxruntime in it": OURS.format(model="Model('m', theirs(sys.argv[1], 1), threads=CPUS)"),
+    "onnxruntime in KServe's own": KSERVE,
+}
+"""The programs of servers, of a model's path and a port."""
+
+
+def measure_server(names: list[str], counts: int | None, rounds: int, clock: Clock) -> Iterator[tuple[str, ...]]:
+    """Requests of one row, from 64 connections for 3 seconds, by wrk."""
+    for name in names:
+        case = CASES[name]
+        with tempfile.TemporaryDirectory() as place:
+            folder = Path(place)
+            path = write_case(case._replace(rows=1), folder)
+            write_request(case, folder)
+            found: dict[str, list[tuple[float, float, float]]] = {server: [] for server in SERVERS}
+            for _, (server, code) in itertools.product(range(rounds), SERVERS.items()):
+                found[server].append(asked(code, path, folder))
+            for server, measured in found.items():
+                rates, lates, cpu = zip(*measured, strict=True)
+                yield name, server, f"{max(rates):,.0f}", f"{min(lates):.1f}", f"{min(cpu):,.0f}"
+
+
+def write_request(case: Case, folder: Path) -> None:
+    """A request's body as `request`, and what tells wrk of it as `request.lua`."""
+    feeds = feeds_of(table(case, 1).combine_chunks().to_batches()[0], case)
+    inputs = [
+        {
+            "name": name,
+            "shape": array.shape,
+            "datatype": "INT64" if array.dtype == np.int64 else "FP32",
+            "parameters": {"binary_data_size": array.nbytes},
+        }
+        for name, array in feeds.items()
+    ]
+    told = json.dumps({"inputs": inputs, "parameters": {"binary_data_output": True}}).encode()
+    (folder / "request").write_bytes(told + b"".join(array.tobytes() for array in feeds.values()))
+    (folder / "request.lua").write_text(f"""
+local file = io.open("{folder}/request", "rb")
+wrk.method, wrk.body = "POST", file:read("*a")
+wrk.headers["Inference-Header-Content-Length"] = "{len(told)}"
+""")
+
+
+def asked(code: str, path: Path, folder: Path) -> tuple[float, float, float]:
+    """Requests a second, the milliseconds within which 99 % are answered, and the server's CPU time for one, in µs."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    server = subprocess.Popen(
+        [sys.executable, "-c", code, str(path), str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        wait_for(f"http://127.0.0.1:{port}/v2/health/ready")
+        command = ["wrk", "-t1", "-c64", "-d3s", "--latency", "-s", str(folder / "request.lua")]
+        before = seconds_of(server.pid)
+        made = subprocess.run(
+            [*command, f"http://127.0.0.1:{port}/v2/models/m/infer"], capture_output=True, text=True, check=True
+        ).stdout
+        used = seconds_of(server.pid) - before
+        assert "Non-2xx" not in made, made
+        rate, late = re.search(r"Requests/sec:\s+(\S+)", made), re.search(r"99%\s+([\d.]+)(us|ms|s)", made)
+        count = re.search(r"(\d+) requests in", made)
+        assert rate is not None and late is not None and count is not None, made
+        unit = {"us": 1e-3, "ms": 1.0, "s": 1e3}[late[2]]
+        return float(rate[1]), float(late[1]) * unit, 1e6 * used / int(count[1])
+    finally:
+        server.terminate()
+        server.wait(60)
+
+
+def wait_for(address: str) -> None:
+    """Until it answers."""
+    end = time.monotonic() + 60
+    while True:
+        try:
+            urllib.request.urlopen(address).close()
+            return
+        except OSError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.05)
+
+
+def seconds_of(process: int) -> float:
+    """The CPU time of a process so far."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 HEADS = {
+    "server": ("model", "server with", "requests/s", "99 % within ms", "CPU µs/request"),
     "map": ("rows", THEIRS, "our loop", "jitonnx map", "ratio", "overhead", "rows, threads, beside: theirs, ours"),
 }
 
@@ -263,7 +382,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="default: 3")
     add_clock(parser)
     options = parser.parse_args()
-    measures = {"map": measure_map}
+    measures = {"map": measure_map, "server": measure_server}
     names = options.only or list(CASES)
     print_table(HEADS[options.what], measures[options.what](names, options.rows, options.rounds, CLOCKS[options.clock]))
 

@@ -185,12 +185,13 @@ def _checked_block(block: int) -> int:
 
 
 def _source(src: Any, scales: Any, count: int) -> np.ndarray:
-    """The weights, flat: of float16 where the scales are, too, else as float32. InvalidArgument for another size."""
+    """The first `count` weights, flat: of float16 where the scales are, too, else as float32. There may be more, as
+    onnxruntime's quantizer fills up the last block with rows of zeros. InvalidArgument for fewer."""
     given = np.asarray(src)
-    if given.size != count:
+    if given.size < count:
         raise InvalidArgument(f"src has {given.size} elements, and K * N are {count}")
     half = given.dtype == np.float16 and getattr(scales, "dtype", None) == np.float16
-    return np.ascontiguousarray(given, np.float16 if half else np.float32).ravel()
+    return np.ascontiguousarray(given, np.float16 if half else np.float32).ravel()[:count]
 
 
 def _target(given: Any, name: str, dtype: Any, least: int) -> np.ndarray:

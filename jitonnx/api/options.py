@@ -136,7 +136,16 @@ class SessionOptions(_Options):
     An unknown attribute is an AttributeError, a value of a wrong type a TypeError.
     """
 
-    __slots__ = ("_custom", "_denotations", "_dimensions", "_external", "_files", "_initializers", "_providers")
+    __slots__ = (
+        "_custom",
+        "_denotations",
+        "_dimensions",
+        "_external",
+        "_files",
+        "_initializers",
+        "_libraries",
+        "_providers",
+    )
 
     def __init__(self) -> None:
         super().__init__()
@@ -147,6 +156,7 @@ class SessionOptions(_Options):
         self._files: dict[str, Any] = {}
         self._providers: list[tuple[str, dict[str, str]]] = []
         self._custom: list[type[Operator]] = []
+        self._libraries: list[str] = []
 
     intra_op_num_threads = _integer(
         0,
@@ -364,7 +374,27 @@ class SessionOptions(_Options):
         """
         from jitonnx.c_api.library import register
 
-        self.register_custom_ops(*register(os.fspath(path)))
+        name = os.fspath(path)
+        self.register_custom_ops(*register(name))
+        self._libraries.append(name)
+
+    def __copy__(self) -> SessionOptions:
+        made = type(self).__new__(type(self))
+        for name, value in super().__getstate__().items():
+            setattr(made, name, value)
+        return made
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A library's operators are made anew where the options are read: it may lie at other addresses there.
+        state = super().__getstate__()
+        state["_custom"] = [one for one in self._custom if not one.any_attributes]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        libraries, self._libraries = self._libraries, []
+        for path in libraries:
+            self.register_custom_ops_library(path)
 
     def add_provider(self, name: str, options: Mapping[str, str]) -> None:
         """Add the execution provider `name` with its options; see `InferenceSession` for what is done with it."""

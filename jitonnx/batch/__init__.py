@@ -11,6 +11,7 @@ Rows are packed into batches whatever they come in. `jitonnx map` does the same 
 
 from jitonnx.batch.blocks import Block
 from jitonnx.batch.errors import RowError
+from jitonnx.batch.images import Pixels
 from jitonnx.batch.prediction import predict
 
-__all__ = ["Block", "RowError", "predict"]
+__all__ = ["Block", "Pixels", "RowError", "predict"]

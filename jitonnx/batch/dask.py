@@ -9,9 +9,10 @@ With a `distributed.Client` the model is sent once to each worker, by a plugin, 
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import distributed
 import numpy as np
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     import dask.array
     import dask.dataframe
     import pandas
+    import pyarrow
 
 _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
@@ -101,11 +103,30 @@ def _block(array: np.ndarray, where: Prediction | str, name: str) -> np.ndarray:
 
 
 def _partition(frame: pandas.DataFrame, where: Prediction | str) -> pandas.DataFrame:
+    import pandas
     import pyarrow as pa
 
-    worker = worker_of(_found(where))
-    rows = pa.Table.from_pandas(frame)
-    return worker.table(rows, "a partition of the frame").to_pandas()
+    prediction = _found(where)
+    worker = worker_of(prediction)
+    rows = pa.Table.from_pandas(frame, preserve_index=False)
+    made = worker.table(rows, "a partition of the frame").select(list(worker.types))
+    nullable = _nullable() if prediction.on_error == "keep" else {}
+    outputs = made.to_pandas(types_mapper=nullable.get).set_axis(frame.index, axis=0)
+    return pandas.concat([frame, outputs], axis=1)
+
+
+@functools.cache
+def _nullable() -> dict[pyarrow.DataType, Any]:
+    """Pandas' types for columns whose rows may be null, so that a partition has the same ones with and without."""
+    import pandas
+    import pyarrow as pa
+
+    names = ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64")
+    found: dict[pyarrow.DataType, Any] = {
+        pa.type_for_alias(name.lower()): pandas.api.types.pandas_dtype(name) for name in names
+    }
+    found[pa.bool_()] = pandas.BooleanDtype()
+    return found
 
 
 def _where(prediction: Prediction) -> Prediction | str:

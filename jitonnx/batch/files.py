@@ -5,7 +5,8 @@ with what is left. A part takes its name when it is written (`atomic_files`), so
 an interrupt, a full disk or a killed process, begins behind the parts that are there. `MANIFEST` in the folder says
 what they were made by.
 
-An engine (Ray, Dask, Spark) has its workers make parts, each a task of its own, or a CSV file as a whole. Source,
+An engine (Ray, Dask, Spark) has its workers make parts, each a task of its own, or a CSV file or a folder of images as
+a whole. Source,
 target and a model with data in other files have to be seen by all workers. A task that is begun again finds what is
 there.
 """
@@ -20,7 +21,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jitonnx.batch.prediction import Settings, open_settings, read_rows, read_table, stream
+from jitonnx.batch.images import Pixels, images_of
+from jitonnx.batch.prediction import Settings, open_settings, read_rows, read_table, stream, stream_images
 from jitonnx.batch.tables import Columns
 from jitonnx.batch.workers import Prediction, prepared, worker_of
 from jitonnx.errors import InvalidArgument, NoSuchFile
@@ -53,11 +55,13 @@ def map_files(  # noqa: PLR0913  (a call's options, by name)
     batch_rows: int | None = None,
     threads: int | None = None,
     on_error: str = "raise",
+    pixels: Pixels | None = None,
     part_rows: int = PART_ROWS,
     engine: str = "local",
     tell: Callable[[Progress], object] = lambda progress: None,
 ) -> Progress:
-    """Predict over a Parquet or CSV file, or a folder of these, into a folder of Parquet files; see `predict`.
+    """Predict over a Parquet or CSV file, or a folder of these or of images, into a folder of Parquet files; see
+    `predict`.
 
     engine: one of `ENGINES`; "local" is this process. threads: with another engine, its workers, where it has none yet.
     tell: called after each batch of rows, or each task of an engine. InvalidArgument where the target holds what
@@ -69,13 +73,14 @@ def map_files(  # noqa: PLR0913  (a call's options, by name)
     settings = open_settings(model, outputs, batch_rows, threads, on_error)
     said = {name: [one] if isinstance(one, str) else list(one) for name, one in (columns or {}).items()}
     made_by = {"model": _digest(model), "columns": said, "outputs": dict(settings.names), "part_rows": part_rows}
+    made_by["pixels"] = None if pixels is None else [list(pixels.mean), list(pixels.std)]
     _claim(target, {**made_by, "on_error": on_error})
     done, found, total = 0, sum(_parts(target, file, part_rows)[0] for file in files), _rows(files)
     if engine == "local":
-        counts = (rows for file in files for rows in _map_file(file, target, columns, settings, part_rows))
+        counts = (rows for file in files for rows in _map_file(file, target, columns, settings, part_rows, pixels))
     else:
         prediction = prepared(model, columns=columns, outputs=outputs, batch_rows=batch_rows, on_error=on_error)
-        job = _Job(prediction, target.resolve(), part_rows)
+        job = _Job(prediction, target.resolve(), part_rows, pixels)
         counts = _engine(engine).each(job.work, list(_tasks(files, target, part_rows)), threads)
     for rows in counts:
         done += rows
@@ -83,10 +88,17 @@ def map_files(  # noqa: PLR0913  (a call's options, by name)
     return Progress(done, found, total)
 
 
-def _map_file(file: Path, target: Path, columns: Columns | None, settings: Settings, part_rows: int) -> Iterator[int]:
-    """Make the parts of a file that are missing; the rows of each batch when it is written."""
+def _map_file(
+    file: Path, target: Path, columns: Columns | None, settings: Settings, part_rows: int, pixels: Pixels | None
+) -> Iterator[int]:
+    """Make the parts of a file, or a folder of images, that are missing; the rows of each batch when it is written."""
     skip, finished = _parts(target, file, part_rows)
-    if not finished:
+    if finished:
+        return
+    if file.is_dir():
+        images = stream_images(images_of(file)[skip:], file.name, settings, pixels, skip)
+        yield from _write(_cut(images, 0, part_rows), target, file, skip, part_rows)
+    else:
         reader = _cut(read_table(file), skip, part_rows)
         yield from _write(stream(reader, file.name, columns, settings, skip), target, file, skip, part_rows)
 
@@ -103,7 +115,7 @@ def _tasks(files: list[Path], target: Path, part_rows: int) -> Iterator[_Task]:
     import pyarrow.parquet
 
     for file in files:
-        if file.suffix == ".csv":
+        if file.suffix == ".csv" or file.is_dir():
             if not _parts(target, file, part_rows)[1]:
                 yield _Task(file.resolve(), None)
             continue
@@ -119,13 +131,14 @@ class _Job(NamedTuple):
     prediction: Prediction
     target: Path
     part_rows: int
+    pixels: Pixels | None
 
     def work(self, task: _Task) -> int:
         """Do a task, in a worker; returns the rows written."""
         worker = worker_of(self.prediction)
         columns, settings = self.prediction.columns, worker.settings
         if task.part is None:
-            return sum(_map_file(task.file, self.target, columns, settings, self.part_rows))
+            return sum(_map_file(task.file, self.target, columns, settings, self.part_rows, self.pixels))
         path, first = _part(self.target, task.file, task.part), task.part * self.part_rows
         if path.exists():  # by a worker that was taken for lost
             return 0
@@ -160,8 +173,10 @@ def _files(source: Path) -> list[Path]:
     if source.is_file():
         return [source]
     files = sorted(file for file in source.iterdir() if file.suffix in SUFFIXES)
+    if not files and images_of(source):
+        return [source]
     if not files:
-        raise InvalidArgument(f"{source} holds no tables ({', '.join(SUFFIXES)})")
+        raise InvalidArgument(f"{source} holds no tables ({', '.join(SUFFIXES)}), and no images")
     stems = [file.stem for file in files]
     for file in files:
         if stems.count(file.stem) > 1:
@@ -212,7 +227,9 @@ def _rows(files: list[Path]) -> int | None:
 
     if any(file.suffix == ".csv" for file in files):
         return None
-    return sum(int(pyarrow.parquet.read_metadata(file).num_rows) for file in files)
+    return sum(
+        len(images_of(file)) if file.is_dir() else int(pyarrow.parquet.read_metadata(file).num_rows) for file in files
+    )
 
 
 def _part(target: Path, file: Path, number: int) -> Path:
@@ -272,7 +289,7 @@ def _write(made: pyarrow.RecordBatchReader, target: Path, file: Path, skip: int,
 
 
 def _writer(out: Any, schema: pyarrow.Schema) -> Any:
-    """A writer of Parquet files. Numbers with fractions get no dictionary: they hardly ever repeat, and to find that out
+    """A writer of Parquet files. Numbers with fractions get no dictionary: they hardly ever repeat, and to find that
     takes most of the time of writing."""
     import pyarrow.parquet
 

@@ -15,6 +15,8 @@ from jitonnx.api.options import SessionOptions
 from jitonnx.api.session import InferenceSession
 from jitonnx.batch.blocks import Block, block_of_feeds
 from jitonnx.batch.errors import RowError
+from jitonnx.batch.images import SUFFIXES as IMAGES
+from jitonnx.batch.images import Pixels, images_of, read_images
 from jitonnx.batch.packing import Arrays, run_blocks
 from jitonnx.batch.signature import Signature, signature_of
 from jitonnx.batch.tables import ERROR_COLUMN, Columns, block_of, map_columns, with_outputs
@@ -37,7 +39,7 @@ _BATCH_BYTES = 64 << 20
 _TRIAL_SECONDS = 0.003
 """How long a size of batches is timed."""
 _LONG_SECONDS = 0.05
-"""Larger sizes are not tried behind one that takes as long: what a run costs beside its rows is nothing against that."""
+"""Larger sizes are not tried behind one that takes as long: against that a run costs nothing beside its rows."""
 
 
 class Plan(NamedTuple):
@@ -59,12 +61,14 @@ def predict(
     batch_rows: int | None = None,
     threads: int | None = None,
     on_error: str = "raise",
+    pixels: Pixels | None = None,
 ) -> Any:
     """The model's outputs for all rows of `data`, in order, with bounded memory.
 
     data:
         a `pyarrow.Table`, or a pandas or polars frame: the same comes back, with a column for each output;
         a `pyarrow.RecordBatchReader` or `RecordBatch`, or the path of a Parquet or CSV file: a RecordBatchReader;
+        the path of a folder of images: a RecordBatchReader with a column `file` and those for outputs;
         an iterable of feeds (dicts of arrays [rows, ...] by input): an iterator of dicts of arrays, one for each.
     model: an ONNX file, its content, or a session. A session of its own runs each batch on one thread.
     columns: by input the column that it is made of, or several that stand side by side along its last axis. By default
@@ -75,13 +79,18 @@ def predict(
     threads: batches that are run beside each other. By default one for each CPU, or one for a session of yours.
     on_error: "raise" ends at the first row that does not fit with RowError, which names it. "keep" goes on: tables have
         a column `error`, and nulls for what such rows lack; in the place of feeds with such a row stands a RowError.
+    pixels: what numbers the pixels of images become. By default 0 to 1, or the bytes that they are for inputs of bytes.
 
     InvalidArgument for a model whose inputs or outputs have no rows, and for data and columns that do not fit it.
     """
     settings = open_settings(model, outputs, batch_rows, threads, on_error)
     kind = type(data).__module__.partition(".")[0]
     if kind in ("pyarrow", "pandas", "polars") or isinstance(data, str | os.PathLike):
-        return _predict_tables(data, kind, columns, settings)
+        if not isinstance(data, str | os.PathLike) or not os.path.isdir(data):
+            return _predict_tables(data, kind, columns, settings)
+        if columns is not None:
+            raise InvalidArgument("columns are of tables; data is a folder of images")
+        return stream_images(images_of(Path(data)), os.fspath(data), settings, pixels)
     if isinstance(data, Mapping):
         raise InvalidArgument("data is a dict: give a list of feeds, each a dict of arrays by input")
     if columns is not None:
@@ -333,11 +342,17 @@ def read_rows(path: Path, begin: int, end: int) -> pyarrow.RecordBatchReader:
 
 
 def stream(
-    reader: pyarrow.RecordBatchReader, origin: str, columns: Columns | None, settings: Settings, first: int = 0
+    reader: pyarrow.RecordBatchReader,
+    origin: str,
+    columns: Columns | None,
+    settings: Settings,
+    first: int = 0,
+    types: Mapping[str, pyarrow.DataType] | None = None,
 ) -> pyarrow.RecordBatchReader:
-    """The reader's batches with columns for outputs. The first ones are run before it returns, for their types.
+    """The reader's batches with columns for outputs.
 
-    origin: what rows are called in errors, the first of them by the number `first`.
+    origin: what rows are called in errors, the first of them by the number `first`. types: of the columns; by default
+    those of the first batches, which are run before it returns.
     """
     import pyarrow as pa
 
@@ -360,11 +375,12 @@ def stream(
 
     results = _run(blocks(), settings)
     begun: list[tuple[Block, Arrays]] = []
-    for result in results:
-        begun.append(result)
-        if result[1]:
-            break
-    types = _types(begun[-1][1] if begun else {}, settings)
+    if types is None:
+        for result in results:
+            begun.append(result)
+            if result[1]:
+                break
+        types = _types(begun[-1][1] if begun else {}, settings)
     fields = [*reader.schema, *(pa.field(name, kind) for name, kind in types.items())]
     schema = pa.schema(fields, reader.schema.metadata)
 
@@ -374,6 +390,20 @@ def stream(
             yield made.cast(schema) if made.schema != schema else made
 
     return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def stream_images(
+    files: Sequence[Path], origin: str, settings: Settings, pixels: Pixels | None, first: int = 0
+) -> pyarrow.RecordBatchReader:
+    """The images' names with columns for outputs; see `stream`. InvalidArgument where there are no images."""
+    import pyarrow as pa
+
+    if not files:
+        raise InvalidArgument(f"{origin} holds no images ({', '.join(IMAGES)})")
+    made = stream(read_images(files, settings.signature, pixels or Pixels()), origin, None, settings, first)
+    kept = [name for name in made.schema.names if name != settings.signature.inputs[0].name]
+    schema = pa.schema([made.schema.field(name) for name in kept])
+    return pa.RecordBatchReader.from_batches(schema, (batch.select(kept) for batch in made))
 
 
 def _types(outputs: Arrays, settings: Settings) -> dict[str, pyarrow.DataType]:

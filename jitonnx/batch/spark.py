@@ -53,7 +53,7 @@ def predict(
         worker = worker_of(sent.value)
         for batch in batches:
             rows, schema = pa.Table.from_batches([batch]), as_lists(worker.schema(batch.schema))
-            yield from worker.table(rows, "a partition of the frame", schema).to_batches()
+            yield from worker.table(rows, "a partition of the frame").cast(schema).to_batches()
 
     return frame.mapInArrow(run, from_arrow_schema(made))
 

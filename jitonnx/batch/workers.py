@@ -110,16 +110,16 @@ class Worker:
         self.settings = open_settings(self.session, *given)
         self._lock = threading.Lock()
 
-    def table(self, rows: pyarrow.Table, origin: str = "the data", schema: pyarrow.Schema | None = None) -> Any:
-        """The rows with columns for outputs, a `pyarrow.Table`. schema: what it is to have, where that is known.
+    def table(self, rows: pyarrow.Table, origin: str = "the data") -> Any:
+        """The rows with columns for outputs, a `pyarrow.Table`; if only rows tell their types, null where none fits.
 
         origin: what rows are called in errors. RowError, if they are not kept, names the first row that does not fit.
         """
         reader = rows.combine_chunks().to_reader()
         with self._lock:  # what pays is measured once
             self.settings = settled(self.settings, rows, self._prediction.columns)
-        made = stream(reader, origin, self._prediction.columns, self.settings).read_all()
-        return made if schema is None or made.schema == schema else made.cast(schema)
+        types = self.types if self.knows_types else None
+        return stream(reader, origin, self._prediction.columns, self.settings, types=types).read_all()
 
     @property
     def knows_types(self) -> bool:

@@ -16,6 +16,6 @@ class Refused(Exception):
         super().__init__(text)
         self.text, self.code = text, code
 
-    def error(self, about: str) -> errors.Error:
-        """The error of the status's kind for who uses jitonnx. about: what stands in front of the text."""
-        return _BY_CODE.get(self.code, errors.Fail)(f"{about}{self.text}")
+    def error(self, text: str) -> errors.Error:
+        """The error of the status's kind, for who uses jitonnx, with a text that says more."""
+        return _BY_CODE.get(self.code, errors.Fail)(text)

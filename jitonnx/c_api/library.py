@@ -59,11 +59,11 @@ def register(path: str) -> list[type[LibraryOperator]]:
             f"it asks for version {newer[0]} of onnxruntime's C interface, and {functions.VERSION} is the newest here; "
         )
     if failed is not None:
-        raise failed.error(about)
+        raise failed.error(f"{about}{failed.text}")
     try:
         return [made for domain in options.domains for made in _declarations(domain, path)]
     except Refused as refused:
-        raise refused.error(about) from None
+        raise refused.error(f"{about}{refused.text}") from None
 
 
 def _opened(path: str) -> Any:

@@ -337,7 +337,7 @@ class Writer:
                 continue
             yield self._element(scope, value, name, binding)
 
-    def iterated(self, node: Node, body: Schedule, scope: VariableScope, context: StepContext) -> None:
+    def bytecode_loop(self, node: Node, body: Schedule, scope: VariableScope, context: StepContext) -> None:
         """A Loop or Scan whose body is links of the same chain."""
         parts = parts_of(node)
         if parts is None:

@@ -188,6 +188,8 @@ def evaluate_node(
         closed = [_Closed(run, graph, captured, sizes) for run, graph in zip(bodies, node.bodies, strict=True)]
         return results_of(node.operator, arguments, bodies=closed)
     except (ValueError, TypeError, IndexError, ArithmeticError, MemoryError) as error:
+        if isinstance(error, Error) and node.operator.any_attributes:
+            raise  # a library's status, with the node
         given = ", ".join(map(_described, inputs))
         raise failure(node, f"{_reason(node, inputs) or error} (inputs: {given})") from error
     except Exception as error:

@@ -127,6 +127,14 @@ def attach(graph: Graph) -> None:
             attach(body)
 
 
+def _fits(kind: Type, shape: Sequence[int]) -> bool:
+    """Whether a shape has the rank and the fixed sizes of a type."""
+    if kind.shape is None:
+        return True
+    fixed = zip(kind.shape, shape, strict=False)
+    return len(kind.shape) == len(shape) and all(dim == size for dim, size in fixed if isinstance(dim, int))
+
+
 class Engine(ModelEngine):
     """One model, compiled. Runs from several Python threads at once.
 
@@ -212,6 +220,8 @@ class Engine(ModelEngine):
         """Put the sizes that the graph's assumptions fix in their places; why that can't be done, "" if it could."""
         if any(isinstance(kind, TensorType) and kind.shape is None for kind in self._input_types):
             return "not even the rank of an input is known before the run"
+        if self.graph.assumptions.demands_only and not all(kind.static for kind in self._input_types):
+            return "no sizes are like most models have them"
         try:
             self.graph = solved(self.graph)
         except GraphError as error:
@@ -480,7 +490,7 @@ class Engine(ModelEngine):
 
     def _accepts(self, shapes: Shapes) -> bool:
         """Whether shapes are what is assumed here."""
-        fits = all(kind.rank in (None, len(shape)) for kind, shape in zip(self._input_types, shapes, strict=True))
+        fits = all(map(_fits, self._input_types, shapes))
         return not self.unplanned and fits and self._sizing(shapes) is not None
 
     @fork_safety.cached_property
@@ -535,7 +545,10 @@ class Engine(ModelEngine):
             known = self.graph.assumptions
             made = self.part(types, Assumptions(examples, untold=known.untold, ranks=known.ranks), stop)
         except GraphError as error:
-            raise self._misfit(shapes, examples, error) from error
+            try:  # what only a run tells may not be as models usually have it
+                made = self.part(self._types_of(shapes), Assumptions(demands_only=True), stop)
+            except GraphError:
+                raise self._misfit(shapes, examples, error) from error
         if not made._accepts(shapes):
             defect = AssertionError("Bug: a graph made after the example of some sizes does not hold for them")
             survive(defect, f"planning for inputs of the shapes {shapes}", "they get a plan of their own")

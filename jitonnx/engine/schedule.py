@@ -231,7 +231,7 @@ class HostLoopStep(HostStep):
 
     def write(self, writer: Writer, scope: VariableScope, context: StepContext) -> None:
         """Write the links of all iterations. NotBytecode where they can't be."""
-        writer.iterated(self._node, self.bodies[0], scope, context)
+        writer.bytecode_loop(self._node, self.bodies[0], scope, context)
 
 
 class ChoiceStep:

@@ -40,8 +40,8 @@ def solved(graph: Graph) -> Graph:
         if len(values) + len(substitutions) == known:
             break
         known = len(values) + len(substitutions)
-        made_after = graph.assumptions
-        assumptions = Assumptions(made_after.examples, untold=made_after.untold, ranks=made_after.ranks)
+        assumptions = graph.assumptions.apart()
+        assumptions.taken = None
         assumptions.substitutions = {dim: size for dim, (size, _) in substitutions.items()}
         kept = {*used, *(pair for _, pair in substitutions.values())}
         for pair in graph.assumptions:

@@ -10,6 +10,7 @@ import numpy as np
 
 from jitonnx import errors
 from jitonnx.errors import Error, Fail, InvalidGraph
+from jitonnx.ir.assumptions import Assumptions
 from jitonnx.ir.bodies import with_sizes
 from jitonnx.ir.graph import Graph, GraphError, Value
 from jitonnx.ir.inference import unnoted
@@ -33,10 +34,10 @@ from jitonnx.model.checker.nodes import (
 from jitonnx.model.checker.order import sorted_nodes
 from jitonnx.model.functions import Scope, attributes_within, enter
 from jitonnx.model.tensors import TensorReader
-from jitonnx.model.types import Dimensions, contradiction, declaration, tensor_type, value_type
+from jitonnx.model.types import Dimensions, contradiction, declared_input, tensor_type, value_type
 from jitonnx.ops.composite import Composite, Nodes
 from jitonnx.ops.onnx.identity import Identity
-from jitonnx.ops.registry import Registry, canonical
+from jitonnx.ops.registry import FOLDERS, Registry, canonical
 from jitonnx.proto import (
     AttributeProto,
     FunctionProto,
@@ -63,9 +64,20 @@ class _Call(NamedTuple):
 class Builder:
     """Builds the graphs of one model."""
 
-    def __init__(self, model: ModelProto, reader: TensorReader, registry: Registry, *, in_order: bool) -> None:
-        """model: as the checker found it sound. in_order: whether all its nodes are in topological order."""
+    def __init__(
+        self,
+        model: ModelProto,
+        reader: TensorReader,
+        registry: Registry,
+        *,
+        in_order: bool,
+        assumptions: Assumptions | None = None,
+    ) -> None:
+        """model: as the checker found it sound. in_order: whether all its nodes are in topological order.
+        assumptions: what the graphs are to answer as, and note nothing in; without them the usual case is."""
         self._reader, self._registry, self._in_order = reader, registry, in_order
+        self._assuming = Assumptions() if assumptions is None else assumptions
+        self._assumed: list[Assumptions] = []
         self.custom = set[tuple[str, str]]()
         """Users' operators among the nodes, by domain and name."""
         self.documented = False
@@ -74,6 +86,9 @@ class Builder:
         self._opsets = Opsets.of(model)
         if model.ir_version < FIRST_IR_WITH_OPSETS and not self._opsets.versions:
             self._opsets = Opsets({"": 1})
+        self.free = self._has_library_operators(model)
+        """Whether an input that is declared as a scalar is one of any shape, as onnxruntime takes it: models around
+        operators of libraries declare no other shapes, where they mean none."""
         self.dimensions = Dimensions()
         self._sparse: dict[Value, SparseTensorProto] = {}
         """What values are filled up from."""
@@ -86,7 +101,7 @@ class Builder:
         What value_info says of an initializer does not count: converters to float16 leave float32 ones, as the scales
         of a Resize, declared as float16, and onnxruntime does not look either.
         """
-        graph = Graph(proto.name)
+        graph = self._graph(proto)
         scope = self._with_inputs(graph, proto)
         self._finish(graph, proto, scope)
         for place, info in enumerate(proto.output):
@@ -99,6 +114,15 @@ class Builder:
             if value is not None and (text := contradiction(value.type, info)):
                 raise Fail(text)
         return graph
+
+    @property
+    def certain(self) -> bool:
+        """Whether what was built so far assumes nothing that sizes may break and still mean something."""
+        return all(assumed.certain for assumed in self._assumed)
+
+    def _graph(self, proto: GraphProto) -> Graph:
+        self._assumed.append(self._assuming.apart())
+        return Graph(proto.name, self._assumed[-1])
 
     def _sparse_output(self, graph: Graph, proto: SparseTensorProto) -> Value:
         """What is stored of a sparse tensor, which is declared as the model's output."""
@@ -126,7 +150,7 @@ class Builder:
 
         failed: is told the place of each node that cannot be built, and why; what reads its outputs is left out.
         """
-        graph = Graph(proto.name)
+        graph = self._graph(proto)
         scope = self._with_inputs(graph, proto)
         left_out: set[str] = set()
         nodes = proto.node if self._in_order else sorted_nodes(proto.node)
@@ -145,7 +169,13 @@ class Builder:
     def _input_type(self, info: ValueInfoProto) -> Type:
         if not info.type.HasField("tensor_type"):
             return value_type(info.type, f"graph input {info.name!r}")
-        return tensor_type(declaration(info), self.dimensions)
+        return tensor_type(declared_input(info, free=self.free), self.dimensions)
+
+    def _has_library_operators(self, model: ModelProto) -> bool:
+        graphs: list[GraphProto | FunctionProto] = [model.graph, *model.functions]
+        used = {(canonical(node.domain), node.op_type) for graph in graphs for node in graph.node}
+        found = (self._registry.find(*name) for name in used if name[0] not in FOLDERS)
+        return any(declaration is not None and declaration.any_attributes for declaration in found)
 
     def _body_of(
         self,
@@ -171,7 +201,7 @@ class Builder:
                 f"This is an invalid model. {describe(node)}: its graph {proto.name!r} has {len(own)} inputs, "
                 f"but is given {len(types)}"
             )
-        graph = Graph(proto.name)
+        graph = self._graph(proto)
         scope = Scope(outer.opsets, prefix=user.prefix)
         for info, type in zip(own, types, strict=True):
             name = scope.name(info.name)

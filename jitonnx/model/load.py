@@ -8,15 +8,17 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jitonnx.errors import Fail, InvalidProtobuf, NoSuchFile
+from jitonnx.errors import Error, Fail, InvalidProtobuf, NoSuchFile
+from jitonnx.ir.assumptions import Assumptions
 from jitonnx.ir.declaration import Declaration
+from jitonnx.ir.graph import Graph
 from jitonnx.model.build import Builder
 from jitonnx.model.checker.nodes import Opsets, initializer_names
 from jitonnx.model.checker.report import Report
 from jitonnx.model.checker.walk import Walk
 from jitonnx.model.external import ExternalData
 from jitonnx.model.tensors import TensorReader
-from jitonnx.model.types import Model, contradiction, declaration, other_shape
+from jitonnx.model.types import Model, contradiction, declaration, declared_input, other_shape
 from jitonnx.model.wire import Tickets, parse
 from jitonnx.ops.registry import Registry
 from jitonnx.ops.registry import registry as default_registry
@@ -68,8 +70,7 @@ def load(
     walk.report.raise_first()
     if verify:
         _verify(walk, reader)
-    builder = Builder(proto, reader, registry, in_order=walk.sorted)
-    graph = builder.main(proto.graph)
+    builder, graph = _built(proto, reader, registry, in_order=walk.sorted)
     outputs = [declaration(info) for info in proto.graph.output]
     texts = [text for text in dict.fromkeys(each.text for each in walk.report if each.rule == "operators.experimental")]
     for text in texts:
@@ -83,7 +84,7 @@ def load(
         if text:
             warnings.warn(text, stacklevel=2)
         texts.append(text)
-    inputs, overridable = _split_inputs(proto)
+    inputs, overridable = _split_inputs(proto, free=builder.free)
     return Model(
         graph=graph,
         opset_imports=dict(Opsets.of(proto).versions),
@@ -99,6 +100,23 @@ def load(
         documented=builder.documented,
         warnings=tuple(filter(None, texts)),
     )
+
+
+def _built(proto: ModelProto, reader: TensorReader, registry: Registry, *, in_order: bool) -> tuple[Builder, Graph]:
+    """The model's graph: for sizes as models usually have them, or where no sizes are as it takes for granted then, as
+    that 100 before the end of an axis is behind its start, with nothing but demands."""
+    builder = Builder(proto, reader, registry, in_order=in_order)
+    try:
+        return builder, builder.main(proto.graph)
+    except Error:
+        if builder.certain:
+            raise
+        try:
+            other = Builder(proto, reader, registry, in_order=in_order, assumptions=Assumptions(demands_only=True))
+            return other, other.main(proto.graph)
+        except Error:
+            pass  # for the usual sizes the message says more
+        raise
 
 
 def _verify(walk: Walk, reader: TensorReader) -> None:
@@ -213,10 +231,13 @@ def _metadata(proto: ModelProto) -> ModelMetadata:
     )
 
 
-def _split_inputs(proto: ModelProto) -> tuple[list[Declaration], list[Declaration]]:
-    """The inputs to feed, and those with a default. Before IR 4 every initializer was an input, and none was fed."""
+def _split_inputs(proto: ModelProto, *, free: bool) -> tuple[list[Declaration], list[Declaration]]:
+    """The inputs to feed, and those with a default. Before IR 4 every initializer was an input, and none was fed.
+
+    free: see `declared_input`.
+    """
     defaults = set(initializer_names(proto.graph))
-    declared = [declaration(info) for info in proto.graph.input]
+    declared = [declared_input(info, free=free) for info in proto.graph.input]
     inputs = [entry for entry in declared if entry.name not in defaults]
     overridable = [entry for entry in declared if entry.name in defaults]
     return inputs, overridable if proto.ir_version >= FIRST_IR_WITH_OVERRIDABLE_INITIALIZERS else []

@@ -96,6 +96,12 @@ def declaration(info: ValueInfoProto) -> Declaration:
     return Declaration(info.name, type_text(info.type), dtype, _shape(sparse if tensor is None else tensor))
 
 
+def declared_input(info: ValueInfoProto, *, free: bool) -> Declaration:
+    """What a ValueInfoProto of an input declares. free: a scalar may have any shape."""
+    declared = declaration(info)
+    return declared._replace(shape=None) if free and declared.shape == () else declared
+
+
 def tensor_type(declared: Declaration, dimensions: Dimensions) -> TensorType:
     """The type of a tensor input, its unknown dimensions as variables."""
     if declared.shape is None:

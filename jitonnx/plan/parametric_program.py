@@ -50,8 +50,6 @@ GIL_STEPS, GIL_NANOSECONDS = 64, 20_000
 _ROOM_BYTES = 512
 """Room in the arena is counted in so many bytes at least where sizes vary."""
 
-_NO_WORDS = np.zeros(0, np.int64)
-
 
 class OperandPlace(NamedTuple):
     """Where an operand lies: in constant, input or output number `index`, or in buffer `index` of the arena.

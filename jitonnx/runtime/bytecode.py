@@ -25,8 +25,8 @@ from .entry import EntryKeeper, chain_builtin, entry_record, supported
 from .execution_contexts import ExecutionContextPool
 from .instantiation import Arithmetic, Instantiation
 from .layout import BINDING, CHAIN, CHAINED_INPUT, LINK, PROGRAM, WORD_BYTES, Opcode, Record, address, offset
-from .loop_instructions import NativeLoop
 from .native_memory import NativeMemory
+from .observed_loops import NativeLoop
 from .program import TensorKinds, Words
 from .signature import Signature
 from .tables import Common
@@ -162,7 +162,7 @@ class Bytecode:
         self._pool, self._threads, self._memory = pool, threads, NativeMemory()
         self._programs: dict[int, Any] = {}
         """What the links of segments point to."""
-        self._iterated: dict[int, BytecodeLoop] = {}
+        self._bytecode_loops: dict[int, BytecodeLoop] = {}
         """Loops whose bodies are links, by the place of their number."""
         self._links = np.zeros(len(links), LINK)
         for number, placed in enumerate(links):
@@ -213,7 +213,7 @@ class Bytecode:
                 self._set(number, {"kind": Opcode.SKIP})
             return
         if isinstance(program, NativeLoop):
-            fields, kind = self._looped(program), Opcode.LOOP
+            fields, kind = self._observed(program), Opcode.LOOP
             self._programs[number] = program
         else:
             made = self._sized(program) if isinstance(program, Sized) else self._fixed(program)
@@ -259,7 +259,7 @@ class Bytecode:
             return {**fields, "kind": Opcode.SIZES, "entry": self._described(link), "inputs": given}
         fields["target"] = link.target
         if isinstance(link, LoopInstruction):
-            return {**fields, "kind": link.kind, "iterated": self._iterated_loop(link.loop)}
+            return {**fields, "kind": link.kind, "bytecode_loop": self._bytecode_loop(link.loop)}
         return {
             **fields,
             "kind": Opcode.LEFT if link.target < 0 else Opcode.PASS,
@@ -268,12 +268,12 @@ class Bytecode:
             "shared": 0 if link.shared is None else self._shared(link.shared, len(link.outputs)),
         }
 
-    def _iterated_loop(self, loop: BytecodeLoopPlaces) -> int:
+    def _bytecode_loop(self, loop: BytecodeLoopPlaces) -> int:
         """The address of the record of a loop, which its links share."""
-        if loop.number not in self._iterated:
-            made = self._iterated[loop.number] = BytecodeLoop(self._pool, loop)
+        if loop.number not in self._bytecode_loops:
+            made = self._bytecode_loops[loop.number] = BytecodeLoop(self._pool, loop)
             self._memory.kept.append(made)
-        return self._iterated[loop.number].address
+        return self._bytecode_loops[loop.number].address
 
     def _shared(self, shared: Mapping[int, int], outputs: int) -> int:
         return self._memory.place(np.array([shared.get(output, -1) for output in range(outputs)], np.int64))
@@ -339,13 +339,13 @@ class Bytecode:
         }
         return fields, _Kept(program, (plan, native, arithmetic, block, large, entry, variables, crew))
 
-    def _looped(self, looped: NativeLoop) -> _Fields:
+    def _observed(self, observed: NativeLoop) -> _Fields:
         """A loop."""
         return {
-            "looped": looped.address,
-            "entry": looped.entry,
-            "variables": address(looped.variables),
-            "variable_count": len(looped.variables),
+            "observed_loop": observed.address,
+            "entry": observed.entry,
+            "variables": address(observed.variables),
+            "variable_count": len(observed.variables),
         }
 
     def _inputs(self, inputs: Sequence[tuple[int, bool]]) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 from jitonnx.support.records import NamedTuple
 
 from .execution_contexts import ExecutionContextPool
-from .layout import ITERATED, ITERATED_ELEMENT, ITERATED_ROW
+from .layout import BYTECODE_LOOP, LOOP_ELEMENT, LOOP_ROW
 from .native_memory import ANY, ArrayType, NativeMemory
 
 
@@ -67,7 +67,7 @@ class BytecodeLoopPlaces(NamedTuple):
 
 
 class BytecodeLoop:
-    """An `ITERATED`, and what it points to."""
+    """An `BYTECODE_LOOP`, and what it points to."""
 
     def __init__(self, pool: ExecutionContextPool, loop: BytecodeLoopPlaces) -> None:
         self._pool, memory = pool, NativeMemory()
@@ -82,7 +82,7 @@ class BytecodeLoop:
         for sizes, row in zip(empty, rows, strict=False):
             sizes[1 : len(row.empty) + 1] = row.empty
         self.address = memory.record(
-            ITERATED,
+            BYTECODE_LOOP,
             first=loop.first,
             trips=loop.trips,
             trip_variable=loop.trip_variable,
@@ -90,9 +90,7 @@ class BytecodeLoop:
             again=loop.again,
             entry=memory.entry(pool, 0, read, stacks, rank=pitch),
             inputs=memory.words([row.place for row in rows] + [one.place for one in elements]),
-            rows=memory.records(
-                ITERATED_ROW, [(row.stack, row.output, row.dtype.itemsize, int(row.back)) for row in rows]
-            ),
+            rows=memory.records(LOOP_ROW, [(row.stack, row.output, row.dtype.itemsize, int(row.back)) for row in rows]),
             row_count=len(rows),
             addresses=memory.words([0] * max(len(stacks), len(steps))),
             empty=memory.place(empty),
@@ -100,7 +98,7 @@ class BytecodeLoop:
             step=memory.entry(pool, 0, [], steps, rank=pitch),
             slots=memory.words([loop.number, *(one.element for one in elements)]),
             elements=memory.records(
-                ITERATED_ELEMENT, [(one.dtype.itemsize, int(one.back), int(one.scanned)) for one in elements]
+                LOOP_ELEMENT, [(one.dtype.itemsize, int(one.back), int(one.scanned)) for one in elements]
             ),
             element_count=len(elements),
         )

@@ -286,7 +286,7 @@ LINK = _words(
     "kind", "step", "plan", "block", "program", "entry", "threads", "team", "arena_begin", "quick",
     "variables", "variable_count", "known", "fresh", "checks",
     "inputs", "outputs", "bindings", "binding_count", "drops", "drop_count", "condition", "target", "move_count",
-    "looped", "shared", "iterated",
+    "observed_loop", "shared", "bytecode_loop",
 )  # fmt: skip
 """A link of a chain. `step`: which step of the schedule it is of. `checks`: operations that miss something where sizes
 are not what they were taken to be, or 0. `drops`: places of the list that nobody reads any more.
@@ -298,10 +298,10 @@ else arrays may lie in their places, which are written to; it points to a word f
 the same memory, or -1.
 CHOICE: goes on at `target` unless the truth value in the place `condition` holds.
 MOVE: `move_count` places get what others hold; goes on at `target`.
-LOOP: what `looped` says, a `LOOPED`; `entry` has the types of what it reads and makes, `variables` are those that it
-depends on; where they are not those that it is for, and `target` is not negative, it goes on there.
-ENTER, ELEMENTS, STACK, REPEAT, FINISH: around the links of a loop's body, as `iterated` says, an `ITERATED`. ENTER goes
-on at `target` where there is no iteration, REPEAT where there is a further one.
+LOOP: what `observed_loop` says, an `OBSERVED_LOOP`; `entry` has the types of what it reads and makes, `variables` are
+those that it depends on; where they are not those that it is for, and `target` is not negative, it goes on there.
+ENTER, ELEMENTS, STACK, REPEAT, FINISH: around the links of a loop's body, as `bytecode_loop` says, a `BYTECODE_LOOP`.
+ENTER goes on at `target` where there is no iteration, REPEAT where there is a further one.
 LEFT: Python has to do the step.
 SIZES: the variables become sizes of the inputs, arrays that `entry` describes, of any sizes where it has -1."""
 
@@ -312,7 +312,7 @@ BINDING = _words("slot", "itemsize", "place", "count", "variable")
 """Variable number `variable` is the element `place` of the integers in a place of the list, of which the first `count`
 must not be negative; of `itemsize` 0: it is the size of axis `place`."""
 
-LOOPED = _words(
+OBSERVED_LOOP = _words(
     "loop", "first", "most", "trips", "trip_variable", "condition", "first_row", "addresses", "known", "operands",
     "operand_count", "results", "result_count", "lengths", "length_count",
 )  # fmt: skip
@@ -333,7 +333,7 @@ LOOP_LENGTH = _words("input", "scanned")
 many."""
 
 
-ITERATED = _words(
+BYTECODE_LOOP = _words(
     "first", "number", "limit", "capacity", "trips", "trip_variable", "condition", "again",
     "entry", "inputs", "rows", "row_count", "addresses", "empty", "shape_words",
     "step", "slots", "elements", "element_count",
@@ -348,10 +348,10 @@ the complement of a variable's number for its value. `inputs`: the places of wha
 what each iteration gets: its number, and an element of each tensor that is gone through; `slots`: their places.
 `addresses`: room for those of made arrays."""
 
-ITERATED_ROW = _words("stack", "output", "itemsize", "back")
+LOOP_ROW = _words("stack", "output", "itemsize", "back")
 """A row that is stacked: the place of the stack, that of the loop's output, and whether the first row lies last."""
 
-ITERATED_ELEMENT = _words("itemsize", "back", "scanned")
+LOOP_ELEMENT = _words("itemsize", "back", "scanned")
 """A tensor that is gone through, from its end if `back`. `scanned`: it has as many elements as there are iterations;
 else an iteration reads the one of its number."""
 

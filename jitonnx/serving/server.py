@@ -11,15 +11,13 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
 import grpc
 import grpc_interceptor
 import prometheus_client
 import uvicorn
-from fastapi import FastAPI, Request, Response
-from fastapi.responses import JSONResponse
 from kserve import InferRequest, ModelRepository
 from kserve.constants.constants import INFERENCE_CONTENT_LENGTH_HEADER
 from kserve.errors import InferenceError, InvalidInput, ModelNotFound, ModelNotReady, ServerNotReady
@@ -28,6 +26,10 @@ from kserve.protocol.grpc.grpc_predict_v2_pb2_grpc import add_GRPCInferenceServi
 from kserve.protocol.grpc.servicer import InferenceServicer
 from kserve.protocol.model_repository_extension import ModelRepositoryExtension
 from kserve.protocol.rest.v2_endpoints import V2Endpoints
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from jitonnx.serving.model import Model
 from jitonnx.serving.tensors import read_request
@@ -71,13 +73,14 @@ class _Plane(DataPlane):
 
 
 class _Endpoints(V2Endpoints):
-    async def infer(self, raw_request: Request, model_name: str) -> Response:
+    async def asked(self, http_request: Request) -> Response:
         """POST .../infer; KServe's own reads bytes as lists of numbers."""
-        length = raw_request.headers.get(INFERENCE_CONTENT_LENGTH_HEADER)
+        model_name = http_request.path_params["model_name"]
+        length = http_request.headers.get(INFERENCE_CONTENT_LENGTH_HEADER)
         if length is not None and not length.isdecimal():
             raise InvalidInput(f"{INFERENCE_CONTENT_LENGTH_HEADER} is {length!r}; a number of bytes is needed")
         body = bytearray()
-        async for piece in raw_request.stream():
+        async for piece in http_request.stream():
             body += piece
             if len(body) > LARGEST_REQUEST:
                 raise InvalidInput(f"the request is larger than {LARGEST_REQUEST} bytes")
@@ -107,31 +110,34 @@ class _HttpServer(uvicorn.Server):
         yield
 
 
-def _application(plane: DataPlane) -> FastAPI:
+def _application(plane: DataPlane) -> Starlette:
     async def told(_: Request, error: Exception) -> JSONResponse:
         status = next(status for kind, status, _ in _ERRORS if isinstance(error, kind))
         return JSONResponse({"error": str(error)}, status)
 
-    async def metrics() -> Response:
+    async def metrics(_: Request) -> Response:
         made = prometheus_client.generate_latest()
         return Response(made, media_type=prometheus_client.CONTENT_TYPE_LATEST)
 
+    def route(path: str, endpoint: Callable[..., Awaitable[Any]]) -> Route:
+        async def get(request: Request) -> JSONResponse:
+            return JSONResponse((await endpoint(**request.path_params)).model_dump())
+
+        return Route(path, get)
+
     endpoints = _Endpoints(plane)
-    application = FastAPI(title="jitonnx", docs_url=None, redoc_url=None, openapi_url=None)
-    for path, endpoint in (
-        ("/v2", endpoints.metadata),
-        ("/v2/health/live", endpoints.live),
-        ("/v2/health/ready", endpoints.ready),
-        ("/v2/models", endpoints.models),
-        ("/v2/models/{model_name}", endpoints.model_metadata),
-        ("/v2/models/{model_name}/ready", endpoints.model_ready),
-        ("/metrics", metrics),
-    ):
-        application.add_api_route(path, endpoint, methods=["GET"])
-    application.add_api_route("/v2/models/{model_name}/infer", endpoints.infer, methods=["POST"], response_model=None)
-    for kind, *_ in _ERRORS:
-        application.add_exception_handler(kind, told)
-    return application
+    routes = [
+        Route("/v2/models/{model_name}/infer", endpoints.asked, methods=["POST"]),
+        route("/v2", endpoints.metadata),
+        route("/v2/health/live", endpoints.live),
+        route("/v2/health/ready", endpoints.ready),
+        route("/v2/models", endpoints.models),
+        route("/v2/models/{model_name}", endpoints.model_metadata),
+        route("/v2/models/{model_name}/ready", endpoints.model_ready),
+        Route("/metrics", metrics),
+    ]
+    handlers: dict[Any, Any] = {kind: told for kind, *_ in _ERRORS}
+    return Starlette(routes=routes, exception_handlers=handlers)
 
 
 def serve(

@@ -26,7 +26,6 @@ STEP = 64
 """Elements of a row of x in a cache line and in a row of a tile: scratch rows are multiples of it."""
 TILE_BYTES = 2 * 16 * 2 * 16 * 4
 """Sums of 2 x 2 tiles of 16 x 16."""
-RESULTS = ("int32", "float32", "uint8", "int8")
 
 
 class IntegerBuffers(Arguments):

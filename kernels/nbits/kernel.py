@@ -255,10 +255,13 @@ class _NBits:
                 with one:
                     self._emit_rows(panel, row, rows, (1,))
                 with several:
-                    self._emit_group(panel, row, rows)
+                    self._emit_group(panel, row, rows, start.equals(0))
 
-    def _emit_group(self, panel: SSAValue, first_row: SSAValue, rows: SSAValue) -> None:
-        """Several rows of int8 times a panel, strip by strip: what is read of it from memory serves them all."""
+    def _emit_group(self, panel: SSAValue, first_row: SSAValue, rows: SSAValue, is_first: SSAValue) -> None:
+        """Several rows of int8 times a panel, strip by strip: what is read of it from memory serves them all.
+
+        is_first: whether the panel is in memory yet, and not in a cache.
+        """
         code, spec, lanes, width = self.code, self.spec, self.lanes, self.spec.width
         sums, zero = code.scratch(types.float32), code.number(types.float32, 0.0, lanes)
         tall, low, _ = spec.rows
@@ -274,8 +277,9 @@ class _NBits:
             tiles = tiles + (end - begin + (height - 1)) / height * (VECTORS // self._vectors(height))
         w, place = self._place(panel)
         strip, block_words = max(1, _STRIP // spec.block), self.block_words * width
-        # Each tile asks for a part of what it is multiplied with a strip later.
-        shares = [(tiles + (count * 4 // LINE - 1)) / tiles for count in (block_words, width)]
+        # Each tile asks for a part of what is multiplied a strip later.
+        lines = [(tiles + (count * 4 // LINE - 1)) / tiles for count in (block_words, width)]
+        shares = [select(is_first, count, 0) for count in lines]
         with code.loop(self.blocks, 0, strip) as block:
             first_w, first_place = w.at(block * block_words), place + block * width
             ahead = first_w.at(strip * block_words), self.scales.at(first_place + strip * width)

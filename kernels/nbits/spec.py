@@ -270,7 +270,7 @@ def choose(
     int8, by blocks, which is done where these are not rounded.
 
     Tiles of many rows are 12 x 2 vectors with 32 registers (24 sums, 2 of the panel, a factor), 6 x 2 with 16; of rows
-    of int8 8 x 2 and 2 x 4, with 16 registers, and of pairs, 4 x 2 or 4 x 1 and 2 x 2.
+    of int8 4 x 4 and 2 x 4, with 16 registers 4 x 2 or, of pairs, 4 x 1.
     """
     rounded = rounded and target.has_bfloat16_tiles and block >= STEP
     multiply: Multiply = target.byte_dots or "float"
@@ -281,5 +281,5 @@ def choose(
         digits = 0 if multiply == "float" else 1
     rows = (2 * TILE, TILE) if rounded else (12, 4, 1) if target.vector_registers >= 32 else (6, 2, 1)
     if digits == 1:
-        rows = (8, 2, 1) if target.vector_registers >= 32 and multiply != "byte pairs" else (4, 2, 1)
+        rows = (4, 2, 1)
     return NBitsSpec(bits, block, multiply, VECTORS * target.lanes(4), rows, zeros, rounded, digits)

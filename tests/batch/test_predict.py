@@ -165,3 +165,18 @@ def test_batches_grow_while_they_pay() -> None:
         return {}
 
     assert rows_that_pay(run, {"x": X}) == 64 and max(sizes) == 256
+
+
+def test_polars_frames() -> None:
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame({"id": np.arange(len(X)), **dict(zip("abc", X.T, strict=True))})
+    made = predict(frame, model(), columns={"x": ["a", "b", "c"]})
+    assert isinstance(made, polars.DataFrame) and made.columns == ["id", "a", "b", "c", "y", "s"]
+    np.testing.assert_allclose(made["s"].to_numpy(), X.sum(1), rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(made["y"].to_numpy(), np.maximum(X, 0))
+    arrays = polars.DataFrame({"x": X[:7]}, schema={"x": polars.Array(polars.Float32, 3)})
+    np.testing.assert_array_equal(predict(arrays, model())["y"].to_numpy(), np.maximum(X[:7], 0))
+    lists = polars.DataFrame({"x": X[:7].tolist()}, schema={"x": polars.List(polars.Float32)})
+    np.testing.assert_array_equal(predict(lists, model())["y"].to_numpy(), np.maximum(X[:7], 0))
+    kept = predict(polars.DataFrame({"x": [[1.0, 2.0, 3.0], None]}), model(), on_error="keep")
+    assert kept["s"].to_list() == [6.0, None] and "null" in kept["error"][1]

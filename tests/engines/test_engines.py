@@ -222,3 +222,26 @@ def test_a_machine_keeps_one_compiled_model(tmp_path: Path, monkeypatch: pytest.
     assert len(list(tmp_path.glob("*.model"))) == 1
     broken = PREDICTION._replace(compiled=PREDICTION.compiled[:1000], digest=f"broken {tmp_path}")
     check(worker_of(broken).table(rows()))  # compiled anew
+
+
+def test_dask_partitions_without_a_row_that_fits(dask: Any) -> None:
+    """They have the columns of the others, of the types that were told before."""
+    import dask.dataframe as frames
+    import pandas
+
+    from jitonnx.batch.dask import predict
+
+    text = """<ir_version: 8, opset_import: ["": 18]>
+    g (float[N,2] x) => (float[N] s, int64[N] i, bool[N] b, float[N,2] y, string[N] t) <int64[1] axis = {1}>
+    { s = ReduceSum<keepdims=0>(x, axis) i = Cast<to=7>(s) b = Cast<to=9>(s) y = Relu(x) t = Cast<to=8>(i) }"""
+    model = onnx.parser.parse_model(text).SerializeToString()
+    a = np.array([1.0, np.nan, np.nan, np.nan, 5.0, np.nan, 7.0, 8.0], np.float32)
+    frame = frames.from_pandas(pandas.DataFrame({"a": a, "c": a}, index=list("ssttuuvv")), npartitions=4, sort=False)
+    made = predict(frame, model, columns={"x": ["a", "c"]}, on_error="keep")
+    parts = [part.compute() for part in made.partitions]
+    assert [len(part) for part in parts] == [2, 2, 2, 2]
+    for part in parts:
+        assert list(part.dtypes) == list(made.dtypes)
+    whole = made.compute()
+    assert list(whole["i"].dropna()) == [2, 10, 14, 16] and list(whole.index) == list("ssttuuvv")
+    assert whole["error"].notna().sum() == 4

@@ -263,7 +263,7 @@ BROKEN = {
     ),
     "defines no value for its output 'b'": document(1, [function("F")]),
     "No Op registered for Negg": document(1, [function("F", helper.make_node("Negg", ["a"], ["b"]))]),
-    "G.1. is not a registered": document(1, [function("F", helper.make_node("G", ["a"], ["b"], domain=DOMAIN))]),
+    "G.-1. is not a registered": document(1, [function("F", helper.make_node("G", ["a"], ["b"], domain=DOMAIN))]),
     "operator set 2 of domain 'org.example' is unknown": document(1, [function("F", inputs=["b"], version=2)]),
     "calls itself: F -> F": document(1, [function("F", helper.make_node("F", ["a"], ["b"], domain=DOMAIN))]),
 }

@@ -305,3 +305,30 @@ def test_what_a_body_reads_of_the_sizes_around_it(nodes: str) -> None:
     constants = {"start": [LARGEST], "end": [-100], "axis": [0], "step": [-1]}
     source = parsed(text, **{k: np.array(v) for k, v in constants.items()}, count=np.array(2))
     check(source, [{"x": ramp(n, 2), "t": np.array(t)} for n in (5, 200, 0) for t in (True, False)])
+
+
+CONTRADICTIONS = {
+    "inputs": "z = Slice(x, start, end, axis) u = Expand(z, whole) y = Neg(u)",
+    "branches": "y = If(t) <then_branch: graph = b() => (float[p, q] v) "
+    "{ z = Slice(x, start, end, axis) u = Expand(z, whole) v = Neg(u) }, "
+    "else_branch: graph = c() => (float[r, s] w) { w = Neg(x) }>",
+    "data": "o = NonZero(x) f = Cast<to=1>(o) z = Slice(f, start, end, axis) y = Add(z, whole9)",
+}
+
+
+@pytest.mark.parametrize("kind", CONTRADICTIONS)
+def test_models_that_fit_no_usual_sizes(kind: str) -> None:
+    """100 before the end is taken to lie behind the start, which no sizes that fit the rest allow."""
+    source = parsed(
+        f"(float[2, k] x, bool t) => (float[m, n] y) {{ {CONTRADICTIONS[kind]} }}",
+        **{"start": np.array([-100]), "end": np.array([LARGEST]), "axis": np.array([1])},
+        **({"whole9": ramp(2, 9)} if kind == "data" else {"whole": np.array([2, 9])}),
+    )
+    sizes = (9, 1, 9) if kind != "data" else (9, 30, 12)
+    feeds = []
+    for n in sizes:
+        x = ramp(2, n)
+        if kind == "data":
+            x.reshape(-1)[9:] = 0
+        feeds += [{"x": x, "t": np.array(True)}, {"x": x, "t": np.array(False)}]
+    check(source, feeds)

@@ -17,8 +17,8 @@ from jitonnx.ir.graph import Value
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.onnx.control_flow import Scan
 from jitonnx.runtime.layout import WORD_BYTES, LoopGives
-from jitonnx.runtime.loop_instructions import LoopOperand, NativeLoop, Result
 from jitonnx.runtime.native_memory import ANY, ArrayType
+from jitonnx.runtime.observed_loops import LoopOperand, NativeLoop, Result
 from jitonnx.support import fork_safety
 from jitonnx.support.records import NamedTuple
 
@@ -139,9 +139,9 @@ class ObservedLoops:
             return None
         known = dict(zip(self._names, seen.sizes, strict=True))
         values = {number: known[name] or 0 for name, number in zip(self._compared, variables, strict=False)}
-        return self._looped(seen, values, -1 if self._trip_count is None else variables[-1])
+        return self._native_loop(seen, values, -1 if self._trip_count is None else variables[-1])
 
-    def _looped(self, seen: ObservedLoop, known: Mapping[int, int], trip_variable: int) -> NativeLoop:
+    def _native_loop(self, seen: ObservedLoop, known: Mapping[int, int], trip_variable: int) -> NativeLoop:
         step, iteration, inputs = self._step, seen.iteration, len(self.inputs)
         words = step.words()
         outputs: list[ArrayType] = []

@@ -34,7 +34,7 @@ from jitonnx.runtime.bytecode import Sized
 from jitonnx.runtime.executable import Executable
 from jitonnx.runtime.execution_contexts import ExecutionContextPool, Loadable
 from jitonnx.runtime.layout import WORD_BYTES, address
-from jitonnx.runtime.loop_instructions import NativeLoop
+from jitonnx.runtime.observed_loops import NativeLoop
 from jitonnx.support.lru_cache import LRUCache
 from jitonnx.support.records import NamedTuple
 

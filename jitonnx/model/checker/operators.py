@@ -130,7 +130,7 @@ def _returned(walk: Walk, domain: str, operator: str) -> int | None:
 def _unknown(walk: Walk, domain: str, operator: str, version: int) -> Fault:
     hint = suggestion(operator, walk.registry.names(domain), "did you mean", 0.8)
     if domain and not domain.startswith("ai.onnx"):  # onnxruntime's words for what ONNX does not define
-        text = f"{shown(domain)}:{shown(operator)}({version}) is not a registered function/op"
+        text = f"{shown(domain)}:{shown(operator)}(-1) is not a registered function/op"  # its version in onnxruntime
         what = walk.registry.describe(domain)
         return "operators.foreign", text, f"{hint} {what}".strip()
     return "operators.unknown", f"No Op registered for {shown(operator)} with domain_version of {version}", hint

@@ -61,8 +61,8 @@ def _of_5_bits() -> _Blocks:
     e, b = np.arange(256), np.arange(256) // 32
     first, rest = b < 4, np.maximum(b - 4, 0)
     return _Blocks(
-        256,
-        176,
+        elements=256,
+        bytes=176,
         dmin=2,
         number=(_Field(48 + 32 * (e // 64) + e % 32, 4 * (e % 64 // 32), 15), _Field(16 + e % 32, b, 1, 16)),
         scale=(
@@ -91,8 +91,8 @@ def _formats() -> dict[int, _Blocks]:
         8: _Blocks(32, 34, _signed(2 + half)),  # Q8_0
         13: _of_5_bits(),
         14: _Blocks(  # Q6_K
-            256,
-            210,
+            elements=256,
+            bytes=210,
             zero=32,
             d=208,
             scale=_signed(192 + e // 16),
@@ -103,8 +103,8 @@ def _formats() -> dict[int, _Blocks]:
         ),
         20: _Blocks(32, 18, (nibble,), codebook=codebook),  # IQ4_NL
         23: _Blocks(  # IQ4_XS
-            256,
-            136,
+            elements=256,
+            bytes=136,
             codebook=codebook,
             scale_zero=32,
             number=(_Field(8 + 16 * b + e % 16, 4 * (e % 32 // 16), 15),),

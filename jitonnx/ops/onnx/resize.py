@@ -16,7 +16,7 @@ from jitonnx.ir.dims import DimLike, floor_divide, known, maximum, minimum
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.inference import EXACT, InferenceContext
-from jitonnx.ir.operator import InferenceError, Operator, as_tuple, internal
+from jitonnx.ir.operator import DataDependentError, InferenceError, Operator, as_tuple, internal
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import Shape, TensorType
 from jitonnx.ops.base import lower_floating, normalize_axis, open_like, widen
@@ -127,8 +127,10 @@ class Resize(Operator):
         for name, value, allowed in choices:
             if value not in allowed:
                 raise InferenceError(f"{name} {value!r}: one of {', '.join(allowed)} expected")
-        if (scales is None) == (sizes is None):
-            raise InferenceError("exactly one of scales and sizes must be given (an empty tensor counts as absent)")
+        if scales is not None and sizes is not None:
+            raise InferenceError("scales and sizes are given; only one of them may be")
+        if scales is None and sizes is None:  # an error of the run, as in onnxruntime: it may be in a branch not taken
+            raise DataDependentError("either scales or sizes is needed (an empty tensor counts as absent)")
         if self.antialias and self.mode == "nearest":
             raise InferenceError("antialias is for the modes linear and cubic")
 
@@ -188,7 +190,8 @@ class Resize(Operator):
             y = resample(y, axis, table, self.extrapolation_value)
         if inexact and x.dtype.kind in "iu":
             limits = np.iinfo(x.dtype)
-            return np.clip(np.trunc(y), limits.min, limits.max).astype(x.dtype)
+            whole = np.floor(y + 0.5) if self.antialias else np.trunc(y)
+            return np.clip(whole, limits.min, limits.max).astype(x.dtype)
         return y.astype(x.dtype)
 
     def _nearest(self, scale: float) -> str:
@@ -205,7 +208,8 @@ class Resize(Operator):
         sizes: Value | None = None,
     ) -> Any:
         """Elements of images that are merely moved stay as they are. Others go through float32, as small integers do
-        whose sums it holds."""
+        whose sums it holds. No text says how these are rounded: onnxruntime does it to the nearest where there is
+        antialias, as image libraries do, and else towards zero."""
         moved = self.mode == "nearest" and self.coordinate_transformation_mode != "tf_crop_and_resize"
         if moved and len(x.shape) == 4 and x.shape[:2] == to.shape[:2]:
             resolved = self._resolve_values(to.context, x, roi, scales, sizes)
@@ -217,6 +221,8 @@ class Resize(Operator):
             return self._lower_floating(to, x, roi, scales, sizes)  # sums of larger integers: NumPy
         y = as_tuple(self._lower_floating(to, to.cast(x, DType.FLOAT), roi, scales, sizes))[0]
         limits, element = np.iinfo(x.dtype.numpy), e.operand(0, DType.FLOAT)
+        if self.antialias:
+            element = e.floor(element + 0.5)
         within = e.minimum(e.maximum(element, float(limits.min)), float(limits.max))
         return to.map(e.cast(within, x.dtype), y)
 

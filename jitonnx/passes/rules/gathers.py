@@ -28,12 +28,9 @@ from jitonnx.passes.views import slice_node
 @rule("gather of coordinates", Gather, equation="data[i + offset] = a slice of data")
 def gather(node: Node, edit: Edit) -> Result:
     """Gather by a Range, by one index, by equal indices: a Slice, expanded where indices repeat."""
-    data, indices = node.inputs
-    if data is None or indices is None or not ranked(node):
+    if (indexed := _indexed(node, edit)) is None:
         return None
-    function = edit.facts(Analysis).affine(indices)
-    if function is None:
-        return None
+    data, indices, function = indexed
     assert isinstance(node.operator, Gather)
     axis, rank = node.operator.axis % len(data.shape), len(node.output.shape)
     behind = len(indices.shape) - 1
@@ -45,17 +42,23 @@ def gather(node: Node, edit: Edit) -> Result:
 @rule("gather elements of coordinates", GatherElements, equation="data[i, g(i, j)] = a slice of data")
 def gather_elements(node: Node, edit: Edit) -> Result:
     """GatherElements by a function of coordinates: a Slice."""
-    data, indices = node.inputs
-    if data is None or indices is None or not ranked(node):
+    if (indexed := _indexed(node, edit)) is None:
         return None
-    function = edit.facts(Analysis).affine(indices)
-    if function is None:
-        return None
+    data, _, function = indexed
     assert isinstance(node.operator, GatherElements)
     rank = len(data.shape)
     functions = [coordinate(k, rank) for k in range(rank)]
     functions[node.operator.axis % rank] = function
     return as_view(data, functions, node.output.shape, edit)
+
+
+def _indexed(node: Node, edit: Edit) -> tuple[Value, Value, Affine] | None:
+    """What is gathered from, the indices, and these as a function of coordinates; None where they are no such."""
+    data, indices = node.inputs
+    if data is None or indices is None or not ranked(node):
+        return None
+    function = edit.facts(Analysis).affine(indices)
+    return None if function is None else (data, indices, function)
 
 
 @rule("gather nd of coordinates", GatherND, equation="data[g(i), h(i)] = a view of data")

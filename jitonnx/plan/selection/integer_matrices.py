@@ -13,10 +13,10 @@ from jitonnx.kernels.integer_matrices_amx.spec import IntegerPackingSpec, choose
 from jitonnx.kernels.parts.layouts import LINE
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
-from jitonnx.plan.selection.amx_matrices import ComputedProduct, along_an_axis
+from jitonnx.plan.selection.amx_matrices import ComputedProduct
 from jitonnx.plan.selection.integer import is_shifted
-from jitonnx.plan.selection.products import matrix_rows, product_sizes, size_text, two_loops
-from jitonnx.plan.tensor import StridedTensor, broadcast_to
+from jitonnx.plan.selection.products import matrix_rows, product_sizes
+from jitonnx.plan.tensor import StridedTensor
 from jitonnx.target import tuning
 from jitonnx.target.products import INTEGERS
 
@@ -31,25 +31,19 @@ def product_of_matrices(planner: Planner, group: Group, statement: Statement) ->
     if _takes_tiles(planner, left):
         _product_of_tiles(planner, group, left, right, (a_zero, b_zero))
         return
-    out = planner.place(group.output, tuple(range(len(group.output.shape))), strict=True)
-    (*batch, m, n), k = out.shape, left.shape[-1]
-    a, b = planner.unit_inner(left), planner.tensor(right)
-    if not along_an_axis(b):
-        b = planner.copy(b, tuple(range(b.rank)), "neither its rows nor its columns lie side by side")
-    a, b, shape = two_loops(planner, broadcast_to(a, (*batch, m, k)), broadcast_to(b, (*batch, k, n)), out)
-    signed = left.dtype is DType.INT8, right.dtype is DType.INT8
-    by_column = b.strides[-1] != 1 and b.shape[-1] != 1
+    product = ComputedProduct.of(planner, group, left, right)
+    a, b, shape, (m, n, k) = product.a, product.b, product.shape, product.extents
     spec = choose_matrices(
-        *(concrete(shape.m), concrete(n), planner.target),
-        signed=signed,
+        *(concrete(m), concrete(n), planner.target),
+        signed=(left.dtype is DType.INT8, right.dtype is DType.INT8),
         shifted=(is_shifted(a_zero), is_shifted(b_zero)),
-        by_column=by_column,
-        result=out.dtype.numpy.name,
+        by_column=product.by_column,
+        result=product.out.dtype.numpy.name,
     )
     sizes = product_sizes(shape, n, k, 1, b, shape.b_batch)
     zeros = [_zero(planner, zero, x) for zero, x in ((a_zero, a), (b_zero, b))]
-    call = KernelCall(spec, MatricesBuffers(a=a, a_zero=zeros[0], b=b, b_zero=zeros[1], c=out), sizes)
-    call.label = f"integer product {size_text(shape.batch, shape.m, n, k)}"
+    call = KernelCall(spec, MatricesBuffers(a=a, a_zero=zeros[0], b=b, b_zero=zeros[1], c=product.out), sizes)
+    call.label = f"integer product {product.text}"
     call.reason = "; ".join([INTEGERS[spec.product.multiply].text, *group.reasons])
     call.notes.append("b packed as it is used")
     planner.epilogue(group, call, lambda tensor: matrix_rows(tensor, shape))

@@ -65,3 +65,11 @@ def beginning(
             code.call("Py_IncRef", rows)
             code.build.store(rows, found)
     return code.load(found, POINTER)
+
+
+def give_if_lacking(code: FunctionBuilder, made: llvm_ir.Value) -> None:
+    """Where there was no memory for what was to be made, return 0, without the exception: Python does it again, and
+    says for what there is none."""
+    with code.if_then(code.is_null(made), likely=False):
+        code.call("PyErr_Clear")
+        code.give(0)

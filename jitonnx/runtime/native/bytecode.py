@@ -25,7 +25,7 @@ from ..layout import (
     Flags,
     Opcode,
 )
-from . import arrays, bytecode_loops, given_arrays, loop_instructions, watch
+from . import arrays, bytecode_loops, given_arrays, observed_loops, watch
 from .functions import POINTER, WORD, FunctionBuilder
 
 
@@ -36,7 +36,7 @@ def define(module: llvm_ir.Module) -> None:
     _give_inputs(module)
     _keep_outputs(module)
     _bind(module)
-    loop_instructions.define(module)
+    observed_loops.define(module)
     given_arrays.define(module)
     bytecode_loops.define(module)
     _drop(module)
@@ -116,8 +116,7 @@ def _make(module: llvm_ir.Module) -> None:
         code.pointer(link, LINK, "block"),
         code.word(link, LINK, "threads"),
     )
-    with code.if_then(code.compare(made, "!=", 0), likely=False):
-        code.give(0)
+    code.give_if(code.compare(made, "!=", 0), 0)
     code.call("jitonnx_chain_renew", chain, link)
     code.store(fresh, 0)
     code.give(1)
@@ -133,8 +132,7 @@ def _give_inputs(module: llvm_ir.Module) -> None:
         array = arrays.slot(code, code.word(given, CHAINED_INPUT, "slot"))
         with code.if_then(code.equal(code.word(given, CHAINED_INPUT, "made"), 0)):
             accepted = code.call("jitonnx_accepts", entry, index, array)
-            with code.if_then(code.equal(accepted, 0), likely=False):
-                code.give(0)
+            code.give_if(code.equal(accepted, 0), 0)
         code.store(code.word_at(code["bases"], index), arrays.data(code, array))
     code.give(1)
 
@@ -175,15 +173,13 @@ def _bind(module: llvm_ir.Module) -> None:
         is_axis = code.equal(code.word(binding, BINDING, "itemsize"), 0)
         flags = code.load_int(code.at(array, ArrayField.FLAGS), 32)
         apart = code.equal(code.build.and_(flags, code.number(Flags.C_CONTIGUOUS)), 0)
-        with code.if_then(code.build.and_(apart, code.build.not_(is_axis)), likely=False):
-            code.give(0)
+        code.give_if(code.build.and_(apart, code.build.not_(is_axis)), 0)
         with code.if_then(is_axis):
             axis = code.word(binding, BINDING, "place")
             code.store(value, code.load(code.word_at(arrays.sizes(code, array), axis)))
         with code.loop(0, code.word(binding, BINDING, "count")) as place:
             element(place)
-            with code.if_then(code.compare(code.load(value), "<", 0), likely=False):
-                code.give(0)
+            code.give_if(code.compare(code.load(value), "<", 0), 0)
         with code.if_then(code.build.not_(is_axis)):
             element(code.word(binding, BINDING, "place"))
         code.store(code.word_at(variables, code.word(binding, BINDING, "variable")), code.load(value))
@@ -208,11 +204,9 @@ def _segment(module: llvm_ir.Module) -> None:
     code = FunctionBuilder(module, "i64 jitonnx_chain_segment(ptr chain, ptr link, ptr slots, ptr watch)")
     chain, link, slots = code["chain"], code["link"], code["slots"]
     entry = code.pointer(link, LINK, "entry")
-    with code.if_then(code.equal(code.call("jitonnx_chain_make", chain, link), 0), likely=False):
-        code.give(0)
+    code.give_if(code.equal(code.call("jitonnx_chain_make", chain, link), 0), 0)
     frame = code.call("jitonnx_take", code.pointer(entry, ENTRY, "pool"), code.pointer(entry, ENTRY, "program"))
-    with code.if_then(code.is_null(frame), likely=False):
-        code.give(0)
+    code.give_if(code.is_null(frame), 0)
     bases = code.pointer(frame, FRAME, "bases")
     with code.if_then(code.equal(code.call("jitonnx_chain_inputs", link, slots, bases), 0), likely=False):
         code.call("jitonnx_put_back", frame)
@@ -318,7 +312,7 @@ def _chain(module: llvm_ir.Module) -> None:
                 leave()
             code.store(at, followed)
         with code.if_then(code.compare(kind, ">=", Opcode.ENTER)):
-            followed = code.call("jitonnx_chain_iterated", chain, link, slots, own, following)
+            followed = code.call("jitonnx_chain_loop_part", chain, link, slots, own, following)
             with code.if_then(code.compare(followed, "<", 0), likely=False):
                 leave()
             code.store(at, followed)

@@ -24,8 +24,7 @@ def _call(module: llvm_ir.Module) -> None:
     code = FunctionBuilder(module, "i64 jitonnx_call(ptr pool, ptr program, ptr bases)", exported=True)
     program = code["program"]
     frame = code.call("jitonnx_take", code["pool"], program)
-    with code.if_then(code.is_null(frame), likely=False):
-        code.give(NO_MEMORY)
+    code.give_if(code.is_null(frame), NO_MEMORY)
     bases, flags = code.pointer(frame, FRAME, "bases"), code.pointer(frame, FRAME, "flags")
     with code.loop(0, code.word(program, PROGRAM, "base_count")) as index:
         offset = code.multiply(index, WORD_BYTES)

@@ -62,8 +62,7 @@ def _accepts(module: llvm_ir.Module, name: str, tensor: str = "input", any_size:
     expected = code.item(code.pointer(entry, ENTRY, f"{tensor}s"), record, index)
 
     def require(condition: llvm_ir.Value) -> None:
-        with code.if_then(code.build.not_(condition), likely=False):
-            code.give(0)
+        code.give_if(code.build.not_(condition), 0)
 
     def type_number(descriptor: llvm_ir.Value) -> llvm_ir.Value:
         return code.load_int(code.at(descriptor, DescriptorField.TYPE_NUMBER), 32)
@@ -110,8 +109,7 @@ def _bind_inputs(module: llvm_ir.Module) -> None:
         with code.if_then(code.is_null(value), likely=False):
             code.call("PyErr_Clear")
             code.give(index)
-        with code.if_then(code.equal(code.call("jitonnx_accepts", entry, index, value), 0), likely=False):
-            code.give(index)
+        code.give_if(code.equal(code.call("jitonnx_accepts", entry, index, value), 0), index)
         code.call("Py_IncRef", value)
         offset = code.multiply(index, WORD_BYTES)
         code.build.store(value, code.at(code["held"], offset))

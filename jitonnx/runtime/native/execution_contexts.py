@@ -125,8 +125,7 @@ def _grow(module: llvm_ir.Module) -> None:
     total = code.add(begin, code.multiply(words, WORD_BYTES))
     place = code.variable(0)
     failed = code.call("posix_memalign", place, SEPARATION, total)
-    with code.if_then(code.build.icmp_signed("!=", failed, failed.type(0)), likely=False):
-        code.give(0)
+    code.give_if(code.build.icmp_signed("!=", failed, failed.type(0)), 0)
     block = code.load(place, POINTER)
     with code.if_then(code.compare(total, ">=", _HUGE_BYTES)):
         code.call("jitonnx_ask_for_huge_pages", block, total)
@@ -149,8 +148,7 @@ def _has_room(module: llvm_ir.Module) -> None:
     code = FunctionBuilder(module, "i64 jitonnx_has_room(ptr frame, ptr program)")
     for needed, limit in _LIMITS:
         room = code.word(code["frame"], FRAME, limit)
-        with code.if_then(code.compare(code.word(code["program"], PROGRAM, needed), ">", room), likely=False):
-            code.give(0)
+        code.give_if(code.compare(code.word(code["program"], PROGRAM, needed), ">", room), 0)
     code.give(1)
 
 
@@ -230,8 +228,7 @@ def _execute(module: llvm_ir.Module) -> None:
     )
     program = code["program"]
     frame = code.call("jitonnx_take", code["pool"], program)
-    with code.if_then(code.is_null(frame), likely=False):
-        code.give(0)
+    code.give_if(code.is_null(frame), 0)
     bases, flags = code.pointer(frame, FRAME, "bases"), code.pointer(frame, FRAME, "flags")
     with code.loop(0, code.word(program, PROGRAM, "base_count")) as index:
         offset = code.multiply(index, WORD_BYTES)

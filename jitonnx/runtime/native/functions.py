@@ -294,6 +294,11 @@ class FunctionBuilder:
         else:
             self.build.ret(self.number(value))
 
+    def give_if(self, condition: llvm_ir.Value, value: int | llvm_ir.Value | None = None) -> None:
+        """`if (condition) return value`, where that is seldom."""
+        with self.if_then(condition, likely=False):
+            self.give(value)
+
     def call(self, name: str, *arguments: int | llvm_ir.Value) -> llvm_ir.Value:
         """Call a function of this module, of `SHARED` or of `EXTERNAL`; constants take the type of their parameter."""
         function = self.module.globals.get(name)

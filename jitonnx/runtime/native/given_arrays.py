@@ -23,8 +23,7 @@ def _sizes(module: llvm_ir.Module) -> None:
     with code.loop(0, code.word(entry, ENTRY, "input_count")) as index:
         array = arrays.slot(code, code.word(code.item(inputs, CHAINED_INPUT, index), CHAINED_INPUT, "slot"))
         fits = code.call("jitonnx_accepts_any_length", entry, index, array)
-        with code.if_then(code.equal(fits, 0), likely=False):
-            code.give(0)
+        code.give_if(code.equal(fits, 0), 0)
     code.give(code.call("jitonnx_chain_bind", code["chain"], code["link"], code["slots"]))
 
 
@@ -50,8 +49,7 @@ def _are_apart(module: llvm_ir.Module) -> None:
             code.equal(index, same),
             build.and_(code.equal(other, begin), code.equal(other_length, length)),
         )
-        with code.if_then(build.and_(meets, build.not_(is_same)), likely=False):
-            code.give(0)
+        code.give_if(build.and_(meets, build.not_(is_same)), 0)
     code.give(1)
 
 
@@ -74,17 +72,13 @@ def _given(module: llvm_ir.Module) -> None:
         with code.build.if_else(is_new) as (new, given):
             with new:
                 made = code.call("jitonnx_make_output", entry, index)
-                with code.if_then(code.is_null(made), likely=False):
-                    code.call("PyErr_Clear")  # Python says for which output there is no memory
-                    code.give(0)
+                arrays.give_if_lacking(code, made)
                 code.store(base, arrays.data(code, made))
                 arrays.fill(code, place, made)
             with given:
                 fits = code.call("jitonnx_accepts_output", entry, index, array)
-                with code.if_then(code.equal(fits, 0), likely=False):
-                    code.give(0)
+                code.give_if(code.equal(fits, 0), 0)
                 code.store(base, arrays.data(code, array))
                 apart = code.call("jitonnx_are_apart", link, index, bases, lengths)
-                with code.if_then(code.equal(apart, 0), likely=False):
-                    code.give(0)
+                code.give_if(code.equal(apart, 0), 0)
     code.give(1)

@@ -34,8 +34,7 @@ def _arrange(module: llvm_ir.Module) -> None:
     with code.loop(0, count) as index:
         row = code.load(code.word_at(code.pointer(plan, INSTANTIATION, "buffer_rows"), index))
         nbytes = code.load(code.word_at(registers, row))
-        with code.if_then(build.or_(code.compare(nbytes, "<", 0), code.compare(nbytes, ">", _LARGEST)), likely=False):
-            code.give(-1)
+        code.give_if(build.or_(code.compare(nbytes, "<", 0), code.compare(nbytes, ">", _LARGEST)), -1)
         # The power of two at or below, of which 0 is taken to have 1.
         highest = code.subtract(63, build.ctlz(code.larger(nbytes, 1), llvm_ir.IntType(1)(1)))
         eighth = build.lshr(build.shl(WORD(1), highest), WORD(3))
@@ -108,8 +107,7 @@ def _fill(module: llvm_ir.Module) -> None:
             size = block.element("registers", block.element("shape_rows", place))
             block.set("shapes", place, size)
             pair = build.smul_with_overflow(code.load(nbytes), size)
-            with code.if_then(build.extract_value(pair, 1), likely=False):
-                code.give(1)
+            code.give_if(build.extract_value(pair, 1), 1)
             code.store(nbytes, build.extract_value(pair, 0))
         block.set("limits", code.add(block.number("first_limit"), tensor), code.load(nbytes))
     code.give(0)
@@ -124,13 +122,10 @@ def _instantiate(module: llvm_ir.Module) -> None:
     block = _Block(code)
     arrays = (block.fixed(name) for name in ("operations", "registers", "results", "missed"))
     missed = code.call("jitonnx_perform", *arrays)
-    with code.if_then(code.compare(missed, "!=", 0), likely=False):
-        code.give(1)
+    code.give_if(code.compare(missed, "!=", 0), 1)
     arena = code.call("jitonnx_arrange", block.plan)
-    with code.if_then(code.compare(arena, "<", 0), likely=False):
-        code.give(1)
-    with code.if_then(code.compare(code.call("jitonnx_fill", block.plan, block.block), "!=", 0), likely=False):
-        code.give(1)
+    code.give_if(code.compare(arena, "<", 0), 1)
+    code.give_if(code.compare(code.call("jitonnx_fill", block.plan, block.block), "!=", 0), 1)
     block.set("limits", 0, arena)
     _place_operands(block)
     _check_bounds(block)

@@ -1,4 +1,4 @@
-"""Loops: a program run again and again, each time on what it gave before, without Python in between."""
+"""Repeated programs: a program run again and again, each time on what it gave before, without Python in between."""
 
 from __future__ import annotations
 
@@ -155,8 +155,7 @@ class _Held:
             self.put_back()
             taken = code.call("jitonnx_take", code.pointer(loop, LOOP, "pool"), program)
             code.build.store(taken, self._frame)
-            with code.if_then(code.is_null(taken), likely=False):
-                code.give(LoopEnd.MEMORY)
+            code.give_if(code.is_null(taken), LoopEnd.MEMORY)
             code.store(self._number, number)
         return program, code.load(self._frame, POINTER)
 

@@ -173,8 +173,7 @@ def _member(module: llvm_ir.Module) -> None:
     with code.forever():
         claim = code.call("jitonnx_wait", team, member, code.load(sequence), code["watch"])
         code.store(sequence, sequence_of(code, claim))
-        with code.if_then(code.equal(code.bits(claim, 0, 32), OVER), likely=False):
-            code.give()
+        code.give_if(code.equal(code.bits(claim, 0, 32), OVER))
         done = code.call("jitonnx_share", team, index, code.load(sequence))
         with code.if_then(code.compare(done, ">", 0)):
             left = code.field(team, TEAM, "left")

@@ -1,7 +1,7 @@
 """How many iterations a loop has: what is asked before the first one, whichever way its iterations are done.
 
-The loop's record, a `LOOPED` or an `ITERATED`, says what tells it in fields of the same names: `trips`, `trip_variable`
-and `condition`, each -1 where there is none.
+The loop's record, an `OBSERVED_LOOP` or a `BYTECODE_LOOP`, says what tells it in fields of the same names: `trips`,
+`trip_variable` and `condition`, each -1 where there is none.
 """
 
 from __future__ import annotations
@@ -50,8 +50,7 @@ class Trips:
         function gives `otherwise`."""
         code = self._code
         known, limit = code.compare(self.limit, "!=", NO_LIMIT), self.limit
-        with code.if_then(code.build.and_(known, code.compare(limit, "!=", length)), likely=False):
-            code.give(otherwise)
+        code.give_if(code.build.and_(known, code.compare(limit, "!=", length)), otherwise)
         code.store(self._limit, length)
 
     def begins(self, first: llvm_ir.Value) -> llvm_ir.Value:

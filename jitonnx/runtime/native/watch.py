@@ -77,8 +77,7 @@ def _look(module: llvm_ir.Module) -> None:
     code = FunctionBuilder(module, "void jitonnx_look(ptr watch)")
     watch, build = code["watch"], code.build
     due, stop, thread = (code.field(watch, WATCH, name) for name in ("due", "stop", "thread"))
-    with code.if_then(code.compare(code.load(stop), "!=", 0), likely=False):
-        code.give()
+    code.give_if(code.compare(code.load(stop), "!=", 0))
     now = code.call("jitonnx_clock")
     with code.if_then(code.equal(code.load(due), 0)):
         code.store(due, code.add(now, DUE_NANOSECONDS))

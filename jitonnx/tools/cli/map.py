@@ -19,7 +19,7 @@ _TELL_SECONDS = 0.2
 def add(subparsers: Any) -> None:
     parser = subparsers.add_parser("map", help="run a model over the rows of Parquet or CSV files")
     parser.add_argument("model", metavar="MODEL", help="an ONNX file")
-    parser.add_argument("input", metavar="INPUT", help="a .parquet or .csv file, or a folder of these")
+    parser.add_argument("input", metavar="INPUT", help="a .parquet or .csv file, or a folder of these, or of images")
     parser.add_argument(
         "-o", "--output", required=True, metavar="FOLDER", help="for Parquet files; begun ones are gone on with"
     )
@@ -34,6 +34,13 @@ def add(subparsers: Any) -> None:
     parser.add_argument(
         "--outputs", metavar="NAME[=COLUMN],...", help="outputs to write, and names for their columns (default: all)"
     )
+    for name, number in (("mean", 0), ("std", 1)):
+        parser.add_argument(
+            f"--{name}",
+            type=_numbers,
+            metavar="NUMBER,...",
+            help=f"of the pixels of images, by channel: they become (pixel / 255 - mean) / std (default: {number})",
+        )
     parser.add_argument("--batch-rows", type=positive, metavar="N", help="of a batch (default: as many as pay)")
     parser.add_argument("--workers", type=positive, metavar="N", help="batches beside each other (default: all CPUs)")
     parser.add_argument(
@@ -68,9 +75,16 @@ def _column(text: str) -> tuple[str, list[str]]:
     return name, columns.split(",")
 
 
+def _numbers(text: str) -> list[float]:
+    return [float(part) for part in text.split(",")]
+
+
 def main(options: argparse.Namespace) -> None:
     """Run it, and say how far it is while standard error is a terminal."""
+    from jitonnx.batch import Pixels
     from jitonnx.batch.files import map_files
+
+    given = {name: getattr(options, name) for name in ("mean", "std") if getattr(options, name)}
 
     names = [text.partition("=") for text in options.outputs.split(",")] if options.outputs else []
     line = _Line()
@@ -83,6 +97,7 @@ def main(options: argparse.Namespace) -> None:
         batch_rows=options.batch_rows,
         threads=options.workers,
         on_error=options.on_error,
+        pixels=Pixels(**given) if given else None,
         engine=options.engine,
         tell=line.tell,
     )

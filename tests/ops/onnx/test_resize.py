@@ -6,9 +6,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from jitonnx import InferenceSession, errors
 from jitonnx.ir.computation.resampling import scaled
 from jitonnx.ir.dims import evaluate, variable
-from tests.ops.harness import Case, case, check, check_refused, retyped
+from tests.ops.harness import Case, build, case, check, check_refused, retyped
 
 RANDOM = np.random.default_rng(0)
 IMAGE = RANDOM.normal(size=(2, 2, 7, 5)).astype(np.float32)
@@ -108,6 +109,13 @@ def test_halves_that_a_rounded_scale_misses_go_up(coordinates: str, length: int,
     check(by_sizes(x, [output], 13, **options))
 
 
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+@pytest.mark.parametrize("scales", [[1, 1, 1, 0.37], [1, 1, 0.4, 1], [1, 1, 1, 0.5]])
+def test_antialiased_bytes_are_rounded_to_the_nearest(mode: str, scales: list[float]) -> None:
+    x = np.random.default_rng(3).integers(0, 256, (1, 2, 17, 23)).astype(np.uint8)
+    check(by_scales(x, scales, 18, mode=mode, antialias=1))
+
+
 @pytest.mark.parametrize("scale", [0.7, 1.1, 1 / 3, 2.0, 0.123456])
 def test_a_symbolic_size_scales_as_the_number_does(scale: float) -> None:
     scale = float(np.float32(scale))
@@ -120,7 +128,10 @@ def test_a_symbolic_size_scales_as_the_number_does(scale: float) -> None:
     [
         (by_scales(IMAGE, [1, 2], 13), "scales has 2 elements, 4 expected"),
         (by_scales(IMAGE, [1, 1, 0, 1], 13), "scales must be above 0"),
-        (case("Resize", 13, IMAGE), "exactly one of scales and sizes"),
+        (
+            case("Resize", 13, IMAGE, None, np.ones(4, np.float32), np.array(IMAGE.shape), constants=(2, 3)),
+            "scales and sizes are given",
+        ),
         (by_scales(IMAGE, [1, 1, 2, 2], 13, mode="area"), "mode 'area'"),
         (by_scales(IMAGE, [1, 1, 2, 2], 19, antialias=1), "antialias is for the modes linear and cubic"),
         (by_sizes(IMAGE[:, :, :0], [2, 2, 3, 3], 19), "an axis of 0 elements cannot be resized to 3"),
@@ -133,3 +144,11 @@ def test_a_symbolic_size_scales_as_the_number_does(scale: float) -> None:
 )
 def test_refused(refused: Case, text: str) -> None:
     check_refused(refused, text)
+
+
+def test_neither_scales_nor_sizes() -> None:
+    """An error of the run, as in onnxruntime: the node may be where no run comes."""
+    nothing = np.zeros(0, np.float32)
+    session = InferenceSession(build(case("Resize", 13, IMAGE, nothing, nothing)).SerializeToString())
+    with pytest.raises(errors.Error, match="either scales or sizes is needed"):
+        session.run(None, {"x0": IMAGE, "x1": nothing, "x2": nothing})

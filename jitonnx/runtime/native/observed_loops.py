@@ -1,4 +1,4 @@
-"""Loops as links of a chain: outputs are made, addresses filled in, iterations done, and what they give is kept."""
+"""Repeated programs as links of a chain: outputs are made, addresses filled in, iterations done, and results kept."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..layout import (
     LOOP_LENGTH,
     LOOP_OPERAND,
     LOOP_RESULT,
-    LOOPED,
+    OBSERVED_LOOP,
     LoopEnd,
     LoopGives,
     Opcode,
@@ -35,27 +35,25 @@ def define(module: llvm_ir.Module) -> None:
     _loop_link(module)
 
 
-def _looped(code: FunctionBuilder) -> llvm_ir.Value:
-    return code.pointer(code["link"], LINK, "looped")
+def _observed(code: FunctionBuilder) -> llvm_ir.Value:
+    return code.pointer(code["link"], LINK, "observed_loop")
 
 
 def _read(module: llvm_ir.Module) -> None:
     """Note where a loop's inputs lie; 0 if one of them or of the sizes is not like those that it was made for."""
     code = FunctionBuilder(module, "i64 jitonnx_loop_read(ptr chain, ptr link, ptr slots)")
-    link, looped = code["link"], _looped(code)
-    known, numbers = code.pointer(looped, LOOPED, "known"), code.pointer(link, LINK, "variables")
+    link, observed = code["link"], _observed(code)
+    known, numbers = code.pointer(observed, OBSERVED_LOOP, "known"), code.pointer(link, LINK, "variables")
     variables = code.pointer(code["chain"], CHAIN, "variables")
     with code.loop(0, code.word(link, LINK, "variable_count")) as index:
         value = code.load(code.word_at(variables, code.load(code.word_at(numbers, index))))
-        with code.if_then(code.compare(value, "!=", code.load(code.word_at(known, index))), likely=False):
-            code.give(0)
+        code.give_if(code.compare(value, "!=", code.load(code.word_at(known, index))), 0)
     inputs, entry = code.pointer(link, LINK, "inputs"), code.pointer(link, LINK, "entry")
-    addresses = code.pointer(looped, LOOPED, "addresses")
+    addresses = code.pointer(observed, OBSERVED_LOOP, "addresses")
     with code.loop(0, code.word(entry, ENTRY, "input_count")) as index:
         array = _array(code, inputs, index)
         fits = code.call("jitonnx_accepts_any_length", entry, index, array)
-        with code.if_then(code.equal(fits, 0), likely=False):
-            code.give(0)
+        code.give_if(code.equal(fits, 0), 0)
         code.store(code.word_at(addresses, index), arrays.data(code, array))
     code.give(1)
 
@@ -69,13 +67,12 @@ def _array(code: FunctionBuilder, inputs: llvm_ir.Value, index: llvm_ir.Value) -
 def _limit(module: llvm_ir.Module) -> None:
     """How many iterations there are at most; 0 if Python has to do the loop: none, or more than there is room for."""
     code = FunctionBuilder(module, "i64 jitonnx_loop_limit(ptr chain, ptr link, ptr slots)")
-    looped, inputs = _looped(code), code.pointer(code["link"], LINK, "inputs")
-    first = code.word(looped, LOOPED, "first")
-    trips = Trips(code, looped, LOOPED, functools.partial(_array, code, inputs))
-    with code.if_then(code.build.not_(trips.begins(first)), likely=False):
-        code.give(0)
-    lengths = code.pointer(looped, LOOPED, "lengths")
-    with code.loop(0, code.word(looped, LOOPED, "length_count")) as index:
+    observed, inputs = _observed(code), code.pointer(code["link"], LINK, "inputs")
+    first = code.word(observed, OBSERVED_LOOP, "first")
+    trips = Trips(code, observed, OBSERVED_LOOP, functools.partial(_array, code, inputs))
+    code.give_if(code.build.not_(trips.begins(first)), 0)
+    lengths = code.pointer(observed, OBSERVED_LOOP, "lengths")
+    with code.loop(0, code.word(observed, OBSERVED_LOOP, "length_count")) as index:
         one = code.item(lengths, LOOP_LENGTH, index)
         array = _array(code, inputs, code.word(one, LOOP_LENGTH, "input"))
         length = code.load(arrays.sizes(code, array))
@@ -85,20 +82,19 @@ def _limit(module: llvm_ir.Module) -> None:
             with followed, code.if_then(code.compare(trips.limit, ">", length), likely=False):
                 code.give(0)
     count = code.subtract(trips.limit, first)
-    with code.if_then(code.compare(count, ">", code.word(looped, LOOPED, "most")), likely=False):
-        code.give(0)
+    code.give_if(code.compare(count, ">", code.word(observed, OBSERVED_LOOP, "most")), 0)
     code.give(code.larger(count, 0))
 
 
 def _fill(module: llvm_ir.Module) -> None:
     """Put into a loop's record what a run of so many iterations reads and writes."""
     code = FunctionBuilder(module, "void jitonnx_loop_fill(ptr link, i64 limit)")
-    looped = _looped(code)
-    loop, first = code.pointer(looped, LOOPED, "loop"), code.word(looped, LOOPED, "first")
+    observed = _observed(code)
+    loop, first = code.pointer(observed, OBSERVED_LOOP, "loop"), code.word(observed, OBSERVED_LOOP, "first")
     code.put(loop, LOOP, "number", first)
     code.put(loop, LOOP, "limit", code.add(first, code["limit"]))
-    operands, addresses = (code.pointer(looped, LOOPED, name) for name in ("operands", "addresses"))
-    with code.loop(0, code.word(looped, LOOPED, "operand_count")) as index:
+    operands, addresses = (code.pointer(observed, OBSERVED_LOOP, name) for name in ("operands", "addresses"))
+    with code.loop(0, code.word(observed, OBSERVED_LOOP, "operand_count")) as index:
         operand = code.item(operands, LOOP_OPERAND, index)
         begin = code.load(code.word_at(addresses, code.word(operand, LOOP_OPERAND, "tensor")))
         last = code.multiply(code.subtract(code["limit"], 1), code.word(operand, LOOP_OPERAND, "back"))
@@ -113,13 +109,13 @@ def _hand_on(module: llvm_ir.Module) -> None:
     made: the list of its new arrays.
     """
     code = FunctionBuilder(module, "i64 jitonnx_loop_hand_on(ptr link, ptr slots, ptr made, i64 limit, i64 count)")
-    link, looped, made, count = code["link"], _looped(code), code["made"], code["count"]
+    link, observed, made, count = code["link"], _observed(code), code["made"], code["count"]
     inputs, places = code.pointer(link, LINK, "inputs"), code.pointer(link, LINK, "outputs")
-    addresses = code.pointer(looped, LOOPED, "addresses")
+    addresses = code.pointer(observed, OBSERVED_LOOP, "addresses")
     behind = code.word_at(addresses, code.word(code.pointer(link, LINK, "entry"), ENTRY, "input_count"))
-    results = code.pointer(looped, LOOPED, "results")
+    results = code.pointer(observed, OBSERVED_LOOP, "results")
     odd = code.compare(code.build.and_(count, code.number(1)), "!=", 0)
-    with code.loop(0, code.word(looped, LOOPED, "result_count")) as index:
+    with code.loop(0, code.word(observed, OBSERVED_LOOP, "result_count")) as index:
         result = code.item(results, LOOP_RESULT, index)
         kind, one, other = (code.word(result, LOOP_RESULT, name) for name in ("kind", "tensor", "other"))
         array = code.variable(0)
@@ -143,8 +139,7 @@ def _hand_on(module: llvm_ir.Module) -> None:
             number = code.build.select(backwards, code.subtract(code["limit"], count), code.subtract(count, 1))
             source = code.add(begin, code.multiply(number, nbytes))
             arrays.copy(code, target, source, nbytes)
-        with code.if_then(code.is_null(code.load(array, POINTER)), likely=False):
-            code.give(0)
+        code.give_if(code.is_null(code.load(array, POINTER)), 0)
         arrays.fill(code, code.load(code.word_at(places, index)), code.load(array, POINTER))
     code.give(1)
 
@@ -152,24 +147,21 @@ def _hand_on(module: llvm_ir.Module) -> None:
 def _do(module: llvm_ir.Module) -> None:
     """Run a loop whose inputs are noted; 0 if nothing was done, or Python has ended it, and an exception is set."""
     code = FunctionBuilder(module, "i64 jitonnx_loop_do(ptr chain, ptr link, ptr slots, ptr watch)")
-    chain, link, slots, looped = code["chain"], code["link"], code["slots"], _looped(code)
+    chain, link, slots, observed = code["chain"], code["link"], code["slots"], _observed(code)
     limit = code.call("jitonnx_loop_limit", chain, link, slots)
-    with code.if_then(code.equal(limit, 0), likely=False):
-        code.give(0)
-    entry, loop = code.pointer(link, LINK, "entry"), code.pointer(looped, LOOPED, "loop")
-    rows, pitch = code.word(looped, LOOPED, "first_row"), code.word(entry, ENTRY, "output_pitch")
+    code.give_if(code.equal(limit, 0), 0)
+    entry, loop = code.pointer(link, LINK, "entry"), code.pointer(observed, OBSERVED_LOOP, "loop")
+    rows, pitch = code.word(observed, OBSERVED_LOOP, "first_row"), code.word(entry, ENTRY, "output_pitch")
     with code.loop(rows, code.word(entry, ENTRY, "output_count")) as index:
         code.store(code.at(code.pointer(entry, ENTRY, "output_shapes"), code.multiply(index, pitch)), limit)
-    addresses = code.pointer(looped, LOOPED, "addresses")
+    addresses = code.pointer(observed, OBSERVED_LOOP, "addresses")
     made = code.call("jitonnx_make_outputs", entry, code.word_at(addresses, code.word(entry, ENTRY, "input_count")))
-    with code.if_then(code.is_null(made), likely=False):
-        code.call("PyErr_Clear")  # Python says for which output there is no memory
-        code.give(0)
+    arrays.give_if_lacking(code, made)
     code.call("jitonnx_loop_fill", link, limit)
     with watch.released(code, code["watch"]):
         end = code.call("jitonnx_iterate", loop, code["watch"])
     code.call("jitonnx_look", code["watch"])
-    count = code.subtract(code.word(loop, LOOP, "number"), code.word(looped, LOOPED, "first"))
+    count = code.subtract(code.word(loop, LOOP, "number"), code.word(observed, OBSERVED_LOOP, "first"))
     well = code.build.or_(code.equal(end, LoopEnd.LIMIT), code.equal(end, LoopEnd.FALSE))
     stopped = watch.is_ended(code, code["watch"])
     done = code.variable(0)
@@ -178,8 +170,7 @@ def _do(module: llvm_ir.Module) -> None:
         with code.if_then(code.equal(code.load(done), 0), likely=False):
             code.call("PyErr_Clear")
     code.call("Py_DecRef", made)
-    with code.if_then(code.equal(code.load(done), 0), likely=False):
-        code.give(0)
+    code.give_if(code.equal(code.load(done), 0), 0)
     code.give(code.call("jitonnx_chain_bind", chain, link, slots))
 
 

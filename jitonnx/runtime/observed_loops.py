@@ -1,6 +1,7 @@
-"""A loop as native code runs it in a chain: what it reads and writes for arrays of certain shapes.
+"""A repeated program as one link of a chain: what native code (`native/observed_loops.py`) reads and writes for arrays
+of the shapes that a run was observed with.
 
-    NativeLoop(pool, LoopTensors(inputs, outputs, first_row), …)
+    NativeLoop(pool, program, loop, inputs, outputs, first_row, …)
 
 Lengths of what is gone through element by element may be any: they say how many iterations there are.
 """
@@ -15,7 +16,7 @@ import numpy as np
 from jitonnx.support.records import NamedTuple
 
 from .execution_contexts import ExecutionContextPool
-from .layout import LOOP_LENGTH, LOOP_OPERAND, LOOP_RESULT, LOOPED, LoopGives
+from .layout import LOOP_LENGTH, LOOP_OPERAND, LOOP_RESULT, OBSERVED_LOOP, LoopGives
 from .native_memory import ArrayType, NativeMemory
 
 
@@ -76,7 +77,7 @@ class NativeLoop:
         memory.kept += [pool, kept]
         self.variables = np.array([*known], np.int64)
         self.address = memory.record(
-            LOOPED,
+            OBSERVED_LOOP,
             loop=loop,
             first=first,
             most=most,
