@@ -52,7 +52,7 @@ class _Writer:
         return self.constant(self._rng.standard_normal(shape) * spread, np.float32)
 
     def rename(self, name: str, new: str) -> None:
-        """Give a value another name."""
+        """Rename a value."""
         self.nodes.append(helper.make_node("Identity", [name], [new]))
 
 

@@ -211,7 +211,7 @@ def peak_memory(path: Path, threads: int, runtime: Runtime, arguments: Sequence[
 
 
 def _own_peak() -> float:
-    """This process's peak resident megabytes. Linux's ru_maxrss counts what its parent held when it was forked, too."""
+    """The process's peak resident megabytes. Linux's ru_maxrss counts what its parent held when it was forked, too."""
     status = Path("/proc/self/status")
     if status.exists():
         (line,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))

@@ -89,7 +89,7 @@ def roi_align(shape: Shape, regions: int, size: int, then: str = "", **attribute
 
 
 def max_roi_pool(shape: Shape, regions: int, size: int) -> Build:
-    """Do what `roi_align` does, with one image."""
+    """The benchmark that `roi_align` makes, with one image."""
 
     def build(net: Net) -> str:
         corners = np.sort(np.random.default_rng(1).uniform(0, 1, (regions, 2, 2)), axis=1)

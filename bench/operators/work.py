@@ -112,7 +112,7 @@ class Bound(NamedTuple):
         return {"FMA": "GFLOP/s", "dots": "GOP/s", "tiles": "GFLOP/s", "call": "Mcall/s"}.get(self.limit, "GB/s")
 
     def rate(self, seconds: float) -> float:
-        """Give the rate in `unit`, when the work is done in so many seconds."""
+        """The rate in `unit`, when the work is done in so many seconds."""
         return self.amount / seconds / (1e6 if self.limit == "call" else 1e9)
 
 

@@ -37,7 +37,7 @@ def quantize(model: Path, out: Path, form: str, feeds: Mapping[str, np.ndarray])
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     class Reader(quantization.CalibrationDataReader):  # type: ignore[misc]  # onnxruntime has no types
-        """Gives the one feed."""
+        """The reader of the one feed."""
 
         def __init__(self) -> None:
             self._left = [dict(feeds)]

@@ -124,7 +124,7 @@ class AdapterFormat:
         return self._versions.adapter
 
     def set_model_version(self, model_version: int) -> None:
-        """For which version of the model it is, a number of 32 bits."""
+        """Set the version of the model that it is for, a number of 32 bits."""
         self._versions = self._versions._replace(model=_version(model_version))
 
     def get_model_version(self) -> int:

@@ -237,7 +237,7 @@ def _reciprocal(scale: np.ndarray) -> np.ndarray:
 
 
 def _rounded(values: np.ndarray) -> np.ndarray:
-    """To the nearest whole number, halves away from zero."""
+    """The nearest whole numbers, halves away from zero."""
     whole: np.ndarray = np.trunc(values)
     away = np.abs(values - whole) >= 0.5
     whole[away] += np.copysign(np.float32(1), values[away])

@@ -82,7 +82,7 @@ def read(value: Any, declared: Declaration) -> np.ndarray:
 
 
 class PlainInputs:
-    """Tells quickly whether feeds are what most are: a dict of arrays that can be used as they are.
+    """A quick test whether feeds are what most are: a dict of arrays that can be used as they are.
 
     The elements of arrays of objects are looked at one by one.
     """

@@ -104,7 +104,7 @@ class _WithoutCollecting:
                 gc.enable()
 
     def _forget_others(self) -> None:
-        """In a child process, only the thread that forked goes on."""
+        """Forget the other threads in a child process: only the one that forked goes on."""
         self._end([thread for thread in self._threads if thread != get_ident()])
 
 

@@ -117,7 +117,7 @@ class ModelCompiler:
             return target.read_bytes()
 
     def compile_to_stream(self, write_function: Callable[[bytes], Any]) -> None:
-        """Give the bytes of the model to a function. Fail with the text of an exception that it raises."""
+        """Call a function with the bytes of the model. Fail with the text of an exception that it raises."""
         data = self.compile_to_bytes()
         try:
             write_function(data)

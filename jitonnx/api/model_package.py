@@ -268,7 +268,7 @@ class ModelPackage:
 
 
 class ModelPackageOptions:
-    """For which execution providers a variant is chosen: the CPU's, the only one."""
+    """The execution providers that a variant is chosen for: the CPU's, the only one."""
 
     def __init__(self, sess_options: SessionOptions) -> None:
         self.providers = (CPU,)

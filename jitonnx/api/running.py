@@ -405,7 +405,7 @@ class Runs:
         return profile.run(executable, arrays, nodes, operators)
 
     def _check_program(self, bound: BoundEngine, shapes: Shapes, program: RunnableProgram) -> None:
-        """As `_check_outputs`, before the first run of a program."""
+        """Check outputs as `_check_outputs` does, before the first run of a program."""
         if program.is_compared or (self._contradicted and not self._strict):
             return
         outputs = program.executable.program.outputs
@@ -438,7 +438,7 @@ class Runs:
 
 @contextmanager
 def obeying(run_options: RunOptions | None) -> Iterator[None]:
-    """Within the block, runs end where these options say so.
+    """A block in which runs end where these options say so.
 
     TypeError for what are no options of a run; Fail if they say from the beginning that it is to end.
     """

@@ -14,7 +14,7 @@ from jitonnx.target.machine import Target
 
 @dataclass(frozen=True)
 class Objects:
-    """Gives the object code of a plan, from the kernel cache or the compiler. Holds no engine."""
+    """The source of a plan's object code: from the kernel cache or the compiler. Holds no engine."""
 
     codes: Sequence[KernelCode]
     target: Target

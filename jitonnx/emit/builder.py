@@ -94,7 +94,7 @@ class KernelBuilder:
         return record.make([self.buffer(number, kind) for number, kind in enumerate(kinds)])
 
     def scratch(self, element: types.ElementType) -> Pointer:
-        """This thread's own memory."""
+        """The thread's own memory."""
         return Pointer(self, element, self.builder.bitcast(self._scratch, element.memory.as_pointer()))
 
     def memory(self, element: types.ElementType, count: int) -> Pointer:
@@ -255,28 +255,28 @@ class Pointer:
         return Pointer(self._code, self.element, self._address(index))
 
     def not_before(self, index: SSAValue) -> Pointer:
-        """This pointer, of which LLVM knows no more than that it cannot be had before `index`: what is read through it
-        in a loop over `index` is read anew each time, and not kept in registers, or on the stack for want of such."""
+        """The same pointer, of which LLVM knows no more than that it cannot be had before `index`: what is read through
+        it in a loop over `index` is read anew each time, not kept in registers, or on the stack for want of such."""
         typ = self.value.type
         signature = llvm_ir.FunctionType(typ, [typ, index.value.type])
         value = self._code.builder.asm(signature, "", "=r,0,r", [self.value, index.value], side_effect=False)
         return Pointer(self._code, self.element, value)
 
     def behind(self, *vectors: SSAValue) -> Pointer:
-        """This pointer, of which LLVM knows no more than that it cannot be had before some vectors: what is read
+        """The same pointer, of which LLVM knows no more than that it cannot be had before some vectors: what is read
         through it does not take registers before these are there."""
         after = [vector.value for vector in vectors]
         return Pointer(self._code, self.element, opaque(self._code.builder, self.value, *after))
 
     def pinned(self) -> Pointer:
-        """This pointer, of which LLVM does not know how it was computed: it is not computed anew in every round of a
-        loop."""
+        """The same pointer, of which LLVM does not know how it was computed: it is not computed anew in every round of
+        a loop."""
         typ = self.value.type
         value = self._code.builder.asm(llvm_ir.FunctionType(typ, [typ]), "", "=r,0", [self.value], side_effect=False)
         return Pointer(self._code, self.element, value)
 
     def unless(self, condition: SSAValue, other: Pointer) -> Pointer:
-        """This pointer, or `other` where the condition holds."""
+        """The pointer, or `other` where the condition holds."""
         value = self._code.builder.select(condition.value, other.value, self.value)
         return Pointer(self._code, self.element, value)
 
@@ -351,7 +351,7 @@ class Pointer:
                 )
 
     def stream(self, index: SSAValue | int, value: SSAValue) -> None:
-        """As `store` with a vector to a place aligned to its size or to LINE_BYTES, past the caches: a line
+        """Do what `store` does with a vector, to a place aligned to its size or to LINE_BYTES, past the caches: a line
         that is written as a whole is not read before. See `drain`."""
         builder, vector = self._code.builder, self._to_memory(value.value)
         stored = builder.store(vector, builder.bitcast(self._address(index), vector.type.as_pointer()))

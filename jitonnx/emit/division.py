@@ -97,7 +97,7 @@ def _rest_of(builder: llvm_ir.IRBuilder, rounding: str) -> _OfFloats:
 def _within_double(
     builder: llvm_ir.IRBuilder, element: types.ElementType, a: llvm_ir.Value, b: llvm_ir.Value
 ) -> llvm_ir.Value:
-    """In which lanes two 64-bit integers are below 2^53, and at least -2^53."""
+    """The lanes in which two 64-bit integers are below 2^53, and at least -2^53."""
     limit = 1 << 53
     if element.signed:
         a, b = (builder.add(x, llvm_ir.Constant(x.type, all_lanes(x.type, limit))) for x in (a, b))

@@ -67,7 +67,7 @@ class Epilogue:
 
     @property
     def name(self) -> str:
-        """Tells it apart from the others of its module."""
+        """What it is called in its module, as none of the others is."""
         return self._function.name if self._function is not None else f"none.{self.element}.{self.lanes}"
 
     @property

@@ -61,7 +61,7 @@ def narrow_for_products(*parts: SSAValue) -> SSAValue:
 
 
 def widen_bfloat16_apart(bits: SSAValue) -> SSAValue:
-    """As many float32 as there are bfloat16 in a vector, first those of its even lanes, then those of the odd ones: one
+    """So many float32 as there are bfloat16 in a vector, first those of its even lanes, then those of the odd ones: one
     instruction for each half."""
     builder, lanes = bits.builder, bits.value.type.count
     pairs = builder.bitcast(bits.value, llvm_ir.VectorType(_I32, lanes // 2))

@@ -582,7 +582,7 @@ class IRBuilder:
         return self._pure(pointer.type, f"getelementptr {pointer.type.pointee.text}, {pointer}, {index}", counts=False)
 
     def gep_each(self, pointer: Value, element: Type, indices: Value) -> Value:
-        """For each of a vector of numbers the pointer so many elements further."""
+        """The pointers so many elements further, for each of a vector of numbers."""
         typ = VectorType(element.as_pointer(), indices.type.count)
         return self._pure(typ, f"getelementptr {element}, {pointer}, {indices}", counts=False)
 

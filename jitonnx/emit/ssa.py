@@ -70,8 +70,8 @@ class SSAValue:
         return self.like(splat(self.builder, self.value, lanes))
 
     def behind(self, vector: SSAValue) -> SSAValue:
-        """This value, a vector of a register's length, of which LLVM knows no more than that it cannot be had before
-        another vector: what is made of it does not take registers before that is there."""
+        """The same value, a vector of a register's length, of which LLVM knows no more than that it cannot be had
+        before another vector: what is made of it does not take registers before that is there."""
         return self.like(opaque(self.builder, self.value, vector.value))
 
     def _arithmetic(self, name: str, a: SSAValue | float, b: SSAValue | float) -> SSAValue:
@@ -236,7 +236,7 @@ def nearest_integer(x: SSAValue) -> SSAValue:
 
 
 def nearest_low(x: SSAValue) -> SSAValue:
-    """As `nearest_integer`, but for what is above the 16 low bits."""
+    """What `nearest_integer` gives, but for what is above the 16 low bits."""
     return bits(x + _ROUNDING)
 
 

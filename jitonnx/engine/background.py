@@ -69,11 +69,11 @@ class BackgroundEngine(ModelEngine):
         return self._engine or self._keep(self._job.found())
 
     def wait(self, timeout: float | None = None) -> Engine | None:
-        """As `found`, after a wait of up to `timeout` seconds (None: as long as it takes)."""
+        """What `found` gives after a wait of up to `timeout` seconds (None: as long as it takes)."""
         return self._engine or self._keep(self._job.wait(timeout))
 
     def complete(self, timeout: float | None = None) -> bool:
-        """As the engine's, after a wait for the engine."""
+        """What the engine's gives, after a wait for the engine."""
         deadline = None if timeout is None else time.monotonic() + timeout
         made = self.wait(timeout)
         return made is not None and made.complete(None if deadline is None else max(0.0, deadline - time.monotonic()))

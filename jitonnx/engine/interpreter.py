@@ -38,7 +38,7 @@ def evaluate(graph: Graph, feeds: Mapping[str, Any]) -> list[Any]:
 
 
 def evaluate_graph(graph: Graph, inputs: Sequence[Any], sizes: Mapping[str, int]) -> list[Any]:
-    """As `evaluate`, with inputs in order. sizes: values of variables of the graph around this one."""
+    """The outputs that `evaluate` gives, of inputs in order. sizes: values of variables of the graph around it."""
     arrays: dict[Value, Any] = dict(zip(graph.inputs, inputs, strict=True))
     variables = {**sizes, **bind_dimensions(graph, inputs)}
     bound = bindings_by_value(graph)
@@ -150,7 +150,7 @@ def _silent() -> np.errstate:
 
 
 def _last_uses(graph: Graph) -> dict[Node, list[Value]]:
-    """After which node each computed value is not read any more."""
+    """The node behind which each computed value is not read any more."""
     keep = set(graph.outputs)
     last: dict[Value, Node] = {}
     for node in graph:

@@ -427,7 +427,7 @@ class Engine(ModelEngine):
         return results
 
     def _run_otherwise(self, inputs: Sequence[Any], why: OutOfBounds | None = None) -> list[Any]:
-        """As `run` for inputs that this engine's plan has turned out to be wrong for."""
+        """The outputs for inputs that this engine's plan has turned out to be wrong for."""
         engine = self._exact(tuple([shape_of(array) for array in inputs]), why)
         if engine is not None:
             return engine.run(inputs)
@@ -451,7 +451,7 @@ class Engine(ModelEngine):
         return self._misplanned.get(shapes, lambda stop: self.part(types, stop=stop), When.NOW)
 
     def _attempt(self, inputs: Sequence[Any]) -> list[Any]:
-        """As `run`. AssumptionError for what this engine itself has no plan for."""
+        """The outputs of a run. AssumptionError for what this engine itself has no plan for."""
         shapes = tuple([shape_of(array) for array in inputs])
         sizes = self.sizes(shapes)
         if sizes is None:

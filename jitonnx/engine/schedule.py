@@ -425,7 +425,7 @@ class Schedule:
         return bound
 
     def run_owned(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> list[Any]:
-        """As `run`; each output is memory of its own."""
+        """The outputs of `run`, each in memory of its own."""
         return owned(self.run(inputs, sizes), inputs)
 
     def _results(
@@ -503,7 +503,7 @@ class Schedule:
             yield step, StepContext(assumed.pairs if assumed else (), bound, last)
 
     def _last_uses(self, graph: Graph) -> list[list[Value]]:
-        """After which step each array is let go."""
+        """The step behind which each array is let go."""
         keep, last = set(graph.outputs), dict[Value, int]()
         for number, step in enumerate(self.steps):
             last.update((value, number) for value in (*step.inputs, *step.outputs) if value not in keep)

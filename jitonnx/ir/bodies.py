@@ -61,7 +61,7 @@ class Bodies:
         return [value.type for value in made.outputs]
 
     def attempt(self, index: int, types: Sequence[Type]) -> list[Type] | None:
-        """As `infer`; None if the body does not fit these types. It stays as it is then, and fails if it is
+        """What `infer` gives; None if the body does not fit these types. It stays as it is then, and fails if it is
         run."""
         try:
             return self.infer(index, types)

@@ -182,7 +182,7 @@ _taken: ContextVar[Taken | None] = ContextVar("taken", default=None)
 
 @contextmanager
 def taking(taken: Taken | None) -> Iterator[None]:
-    """Within the block, expressions are built with what their atoms are taken for."""
+    """A block in which expressions are built with what their atoms are taken for."""
     token = _taken.set(taken)
     try:
         yield

@@ -133,7 +133,7 @@ class Forest:
 
     @functools.cached_property
     def scored(self) -> np.ndarray:
-        """For each target: 2 if every row has a weight for it, 0 if none has, 1 where that depends on the row."""
+        """A number for each target: 2 if every row has a weight for it, 0 if none has, 1 if that depends on the row."""
         trees, leaves = self.reached
         sizes = np.bincount(trees, minlength=len(self.roots))
         counts = self.starts[leaves + 1] - self.starts[leaves]

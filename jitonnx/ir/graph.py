@@ -465,7 +465,7 @@ class Graph:
                 self.bindings[name] = binding._replace(value=new)
 
     def set_inputs(self, node: Node, inputs: Sequence[Value | None]) -> None:
-        """Give `node` other inputs. Types of its outputs are kept: call only with inputs that mean the same."""
+        """Exchange the inputs of `node`. Types of its outputs are kept: call only with inputs that mean the same."""
         for value in node.inputs:
             if value is not None:
                 value._users.pop(node, None)

@@ -59,22 +59,22 @@ class InferenceContext:
         return self._decide(a, b, demanded=False)
 
     def demand_equal(self, a: DimLike, b: DimLike) -> bool:
-        """As `assume_equal`, for an operator that has no meaning for other sizes: False calls for an
+        """What `assume_equal` answers, for an operator that has no meaning for other sizes: False calls for an
         InferenceError."""
         return self._decide(a, b, demanded=True)
 
     def demand_divisible(self, size: DimLike, divisor: DimLike) -> bool:
-        """As `demand_equal`, for a size that has to be a multiple of another."""
+        """What `demand_equal` answers, for a size that has to be a multiple of another."""
         if isinstance(size, int) and isinstance(divisor, int):
             return divisor != 0 and size % divisor == 0
         return self.demand_equal(floor_divide(size, divisor) * divisor, size)
 
     def demand_some(self, size: DimLike) -> bool:
-        """As `demand_equal`, for an axis that has to have elements."""
+        """What `demand_equal` answers, for an axis that has to have elements."""
         return self.demand_equal(maximum(size, 1), size)
 
     def demand_not_negative(self, size: DimLike) -> bool:
-        """As `demand_equal`, for a size that a difference gives."""
+        """What `demand_equal` answers, for a size that a difference gives."""
         return self.demand_equal(maximum(size, 0), size)
 
     def is_one(self, dim: DimLike) -> bool:

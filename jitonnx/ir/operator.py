@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 else:
 
     def dataclass_transform(**_):
-        """Tells type checkers, and only them, that subclasses of Operator become dataclasses."""
+        """The mark that tells type checkers, and only them, that subclasses of Operator become dataclasses."""
         return lambda cls: cls
 
 
@@ -160,7 +160,7 @@ class Operator:
         raise NotImplementedError
 
     def infer_bodies(self, bodies: Bodies, *inputs: Any, **unused: Any) -> Type | Sequence[Type]:
-        """As `infer`, for an operator that runs graphs, of which `bodies` tells the types; it has the
+        """What `infer` gives, for an operator that runs graphs, of which `bodies` tells the types; it has the
         context, too."""
         raise NotImplementedError
 
@@ -187,7 +187,7 @@ class Operator:
         raise NotImplementedError
 
     def evaluate_sizes(self, context: InferenceContext, /, *inputs: Any) -> Any:
-        """As `evaluate`, for object arrays of dimension expressions; called if the operator is `symbolic`.
+        """What `evaluate` gives, for object arrays of dimension expressions; called if the operator is `symbolic`.
 
         DataDependentError where expressions stay undecided, as in a comparison.
         """

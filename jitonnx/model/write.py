@@ -113,7 +113,7 @@ class _Inline:
         self._bytes = 0
 
     def put(self, array: np.ndarray, tensor: TensorProto) -> None:
-        """Give a tensor its elements."""
+        """Put a tensor's elements in its message."""
         self._bytes += array.nbytes
         if self._bytes > _LIMIT:
             raise Fail(
@@ -159,7 +159,7 @@ class _Elsewhere(_Inline):
 
 
 def _refer(tensor: TensorProto, location: str, offset: int, length: int) -> None:
-    """Say in which file a tensor's elements are."""
+    """Write down which file a tensor's elements are in."""
     tensor.data_location = TensorProto.EXTERNAL
     for key, value in (("location", location), ("offset", str(offset)), ("length", str(length))):
         tensor.external_data.add(key=key, value=value)

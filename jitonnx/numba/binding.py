@@ -132,7 +132,7 @@ class BoundModel:
         self._run(arrays[:count], arrays[count:])
 
     def attempt(self, *arrays: Array) -> bool:
-        """As nopython code calls it; other types are a TypeError, as they are there when it is compiled."""
+        """Call it as nopython code does; other types are a TypeError, as they are there when it is compiled."""
         try:
             self.into(*arrays)
         except (InvalidArgument, RuntimeError) as error:

@@ -73,7 +73,7 @@ class BoundModelType(types.Callable, types.Opaque):
         return call_signature(made.return_type, *made.args[1:], recvr=self)
 
     def get_call_signatures(self) -> tuple[list[Any], bool]:
-        """For messages: there is no list of them."""
+        """An empty list, for messages: there is none of them."""
         return [], True
 
     def get_impl_key(self, sig: CallSignature) -> Any:
@@ -337,5 +337,5 @@ def _sizes(tensors: Sequence[Tensor], arrays: Sequence[str], letter: str) -> Any
 
 
 def _unlike(sizes: Sequence[str], first: int) -> str:
-    """Says that sizes are not those of the row from a word on."""
+    """Python text for whether sizes are not those of the row from a word on."""
     return " or ".join(f"_word(row, {first + i}) != {size}" for i, size in enumerate(sizes))

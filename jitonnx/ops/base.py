@@ -91,7 +91,8 @@ def normalize_axis(axis: int, rank: int, name: str = "axis") -> int:
 
 
 def normalize_axis_of_any(axis: int, rank: int, name: str = "axis") -> int:
-    """As `normalize_axis`, but a scalar passes for a tensor of one axis, as in NumPy's and onnxruntime's reductions."""
+    """What `normalize_axis` gives, but a scalar passes for a tensor of one axis, as in NumPy's and onnxruntime's
+    reductions."""
     return normalize_axis(axis, max(rank, 1), name)
 
 

@@ -205,7 +205,7 @@ class Choice(NamedTuple):
 
 
 class Repeat(NamedTuple):
-    """From `least` to `most` (None: any number) times, as often as possible, or as seldom where it is `lazy`."""
+    """Repetition, `least` to `most` (None: any number) times, as often as possible, or as seldom where it is `lazy`."""
 
     part: Tree
     least: int

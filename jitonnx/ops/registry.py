@@ -249,7 +249,7 @@ registry = Registry()
 
 
 def complete(declaration: type[Operator]) -> None:
-    """Give a user's declaration what it may leave out. TypeError for one that lacks a part."""
+    """Put in what a user's declaration may leave out. TypeError for one that lacks a part."""
     if not (isinstance(declaration, type) and issubclass(declaration, Operator)):
         raise TypeError(
             f"{declaration!r} is no operator: derive a class from jitonnx.custom.Operator, Elementwise or Composite"

@@ -249,7 +249,7 @@ def _split(nodes: _Nodes) -> None:
 
 
 def _reshape(nodes: _Nodes) -> None:
-    """Without a size of 0 among the wanted ones `allowzero` says nothing, and asks for version 14."""
+    """Leave out `allowzero`, which asks for version 14, where it says nothing: no size of 0 is wanted."""
     operator = nodes.node.operator
     assert isinstance(operator, Reshape)
     x, shape = nodes.node.inputs

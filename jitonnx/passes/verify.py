@@ -87,7 +87,7 @@ def same_dim(a: DimLike, b: DimLike, assumptions: Collection[Pair]) -> bool:
 
 
 def _classes(assumptions: Collection[Pair]) -> dict[DimLike, DimLike]:
-    """For each assumed dimension the representative of its class; an integer where there is one."""
+    """The representative of each assumed dimension's class; an integer where there is one."""
     parent: dict[DimLike, DimLike] = {}
 
     def find(dim: DimLike) -> DimLike:

@@ -256,7 +256,7 @@ class _Records:
         self._place()
 
     def _place(self) -> None:
-        """Give everything below the first levels its record: children behind their parents, side by side."""
+        """Fill in the records of everything below the first levels: children behind their parents, side by side."""
         trees, width = self._bottom.shape
         tree, content = np.repeat(np.arange(trees), width), self._bottom.ravel()
         record = np.tile(np.arange(width) + width - 1, trees)

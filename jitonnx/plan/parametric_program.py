@@ -236,7 +236,7 @@ class ParametricProgram:
     def instantiate_natively(
         self, sizes: Mapping[str, int], native: Instantiation, threads: int
     ) -> tuple[Program, Tables] | None:
-        """As `instantiate`, by native code, with the program's tables; None where that has to be done by
+        """What `instantiate` gives, by native code, with the program's tables; None where that has to be done by
         Python."""
         with self._derivation.lock:
             recorded = self._derivation.recorded

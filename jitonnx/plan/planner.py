@@ -285,7 +285,7 @@ class Planner:
     # ------------------------------------------------------------ stages
 
     def epilogue(self, group: Group, call: KernelCall, rows: RowStrides, order: Sequence[int] | None = None) -> None:
-        """Give `call` the epilogue of its group: the stage, its tensors and sizes.
+        """Put the epilogue of its group on `call`: the stage, its tensors and sizes.
 
         `rows` gives the strides by (batch, row, column) of a tensor of the result's shape, None if it has none. An
         operand that cannot be addressed so is copied first, into the order that the kernel writes in: `order`, or that

@@ -166,7 +166,7 @@ def _keep(part: str, found: Mapping[str, int]) -> None:
 
 @fork_safety.once
 def driver() -> Driver:
-    """This process's driver, made at the first call; so are the other parts."""
+    """The process's driver, made at the first call; so are the other parts."""
     at, word = image("runs"), ctypes.c_void_p
     return Driver(
         execute=ctypes.PYFUNCTYPE(ctypes.c_int64, word, word, word, word, word)(at["jitonnx_execute"]),

@@ -229,7 +229,7 @@ class OutOfBounds(Fail):
 
 
 def operand_named(wiring: Wiring, place: int) -> str:
-    """Says which operand one of all operands is."""
+    """The name of one of all operands, for messages."""
     step = int(np.searchsorted(wiring.ends, place, side="right"))
     name = wiring.labels[step] or wiring.kernels[step]
     return f"{SPACES[wiring.spaces[place]]} {wiring.indices[place]} of step {step} ({name})"

@@ -20,7 +20,7 @@ _here = threading.local()
 
 @contextmanager
 def ended_by(asked: Callable[[], bool]) -> Iterator[None]:
-    """Within the block, the runs of this thread end where `asked` says so."""
+    """A block in which the runs of this thread end where `asked` says so."""
     before = getattr(_here, "asked", None)
     _here.asked = asked
     try:
@@ -37,7 +37,7 @@ def check_end() -> None:
 
 
 def still_asked() -> bool:
-    """As `check_end`, and tell whether the end of this run may be asked for later: of others nothing does,
+    """Check as `check_end` does; whether the end of this run may be asked for later: of others nothing does,
     nor do signals."""
     check_end()
     return getattr(_here, "asked", None) is not None or threading.get_ident() == threading.main_thread().ident

@@ -31,7 +31,7 @@ class Drawn(NamedTuple):
 
 
 class _Source:
-    """Gives keys, which come from the system, or from a seed."""
+    """The source of keys, which come from the system, or from a seed."""
 
     def __init__(self, seed: int | None = None) -> None:
         self.seed, self._made = seed, 0

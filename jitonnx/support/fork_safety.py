@@ -76,7 +76,7 @@ class _Critical:
                 self._changed.notify_all()
 
     def pause(self) -> None:
-        """It is at a safepoint."""
+        """Note that the thread is at a safepoint."""
         me = get_ident()
         with self._lock:
             self._paused.setdefault(me, []).append(self._depths.pop(me, 0))
@@ -99,14 +99,14 @@ class _Critical:
                 self._changed.wait(left)
 
     def end_fork(self) -> None:
-        """In the parent, all goes on."""
+        """Let all go on in the parent."""
         with self._lock:
             self._forking.discard(get_ident())
             self._restore(get_ident())
             self._changed.notify_all()
 
     def begin_child(self) -> None:
-        """In the child, there is no other thread."""
+        """Begin anew in the child, where there is no other thread."""
         me = get_ident()
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
@@ -199,7 +199,7 @@ def once(make: Callable[_P, _T]) -> Callable[_P, _T]:
 
 
 class cached_property(Generic[_T]):
-    """As `functools.cached_property`, but that all threads get the same value; and without the lock that one
+    """`functools.cached_property`, but that all threads get the same value; and without the lock that one
     has up to Python 3.11, which a fork could leave held.
     """
 

@@ -92,7 +92,7 @@ class _Description:
         """Modules whose attributes are being told: two may name each other."""
 
     def function(self, function: Any) -> Any:
-        """Of a plain function, whose text names all that it reads."""
+        """The identity of a plain function, whose text names all that it reads."""
         if type(function) is not FunctionType:
             raise Unknown(f"{function!r}")
         if id(function) in self._begun:
@@ -151,7 +151,7 @@ class _Description:
         return self._other(value)
 
     def _compiled(self, function: Any) -> Any:
-        """Of a function that Numba compiles."""
+        """The identity of a function that Numba compiles."""
         return self.function(function)
 
     def _other(self, value: Any) -> Any:

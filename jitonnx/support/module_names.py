@@ -17,7 +17,7 @@ def spec_of(name: str, place: str) -> importlib.machinery.ModuleSpec | None:
 
 
 class SameModule(importlib.abc.Loader):
-    """Gives a module of jitonnx under another name."""
+    """The loader of a module of jitonnx under another name."""
 
     def __init__(self, place: str) -> None:
         self._place = place

@@ -46,7 +46,7 @@ else:
     from collections import _tuplegetter as _field_getter
 
     def dataclass(cls=None, /, **options):
-        """As `dataclasses.dataclass`, with its options init, repr, eq, frozen and kw_only."""
+        """`dataclasses.dataclass`, put off, with its options init, repr, eq, frozen and kw_only."""
         if cls is None:
             return lambda cls: _put_off(cls, options)
         return _put_off(cls, options)
@@ -115,7 +115,7 @@ else:
             return type(name, (_NamedTuple,), {**namespace, **getters, **own})
 
     class NamedTuple(tuple, metaclass=_MakesNamedTuples):
-        """As `typing.NamedTuple`, for classes of modules that do not evaluate annotations."""
+        """`typing.NamedTuple`, put off, for classes of modules that do not evaluate annotations."""
 
 
 _FIELDS = "__dataclass_fields__"
@@ -134,7 +134,7 @@ class _Pending:
         return self._cls.__dict__[_FIELDS]
 
     def make(self) -> None:
-        """Give the class its fields and methods, once. The caller holds `_making`."""
+        """Make the fields and methods of the class, once. The caller holds `_making`."""
         cls = self._cls
         if cls.__dict__[_FIELDS] is not self:
             return

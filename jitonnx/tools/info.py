@@ -321,7 +321,7 @@ def _summed(made: Any) -> tuple[int, list[str]]:
 
 
 def known_work(source: Any, shapes: Mapping[str, tuple[int, ...]], dimensions: Mapping[str, int]) -> Work | str:
-    """As `work_of`; tell why nothing is known of a model that cannot be run.
+    """What `work_of` gives; print why nothing is known of a model that cannot be run.
 
     InvalidArgument for sizes that do not fit, if any were given.
     """

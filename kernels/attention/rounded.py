@@ -10,6 +10,8 @@ for each block of up to 32 query rows
 
 from __future__ import annotations
 
+from typing import Any
+
 from jitonnx.emit import types
 from jitonnx.emit.builder import KernelBuilder, Pointer, remainder, smaller
 from jitonnx.emit.ssa import SSAValue, one_if
@@ -19,11 +21,25 @@ from jitonnx.kernels.bfloat16.dots import row_sums
 from jitonnx.kernels.parts.amx import clear, multiply, store
 from jitonnx.kernels.parts.amx_packing import rounded_step, tile_of_columns, tile_of_rows
 from jitonnx.kernels.parts.layouts import LINE, TILE
+from jitonnx.support.records import NamedTuple
 
 _PANEL_STEP = 2 * TILE * LINE
 """Bytes of a step of a panel of 32 columns: two tiles."""
 _TOGETHER = 8
 """Rows whose dot products are summed at a time: 16 sums, of 12 that a core adds to meanwhile."""
+
+
+class _Product(NamedTuple):
+    """Rounded rows times a panel of 32 columns, in whole steps."""
+
+    x: Pointer
+    pitch: SSAValue
+    """Bytes from row to row of x."""
+    panel: Pointer
+    steps: SSAValue
+    sums: Pointer
+    sums_pitch: SSAValue
+    """Bytes from row to row of the sums."""
 
 
 class Rounded(Attention):
@@ -103,7 +119,8 @@ class Rounded(Attention):
         with code.loop(seen, 0, STEP) as key:
             panel = self.k_tiles.at(key * (depth_steps * (_PANEL_STEP // STEP)))
             scores = self.scores.at(key).as_bytes()
-            self._product(self.q_rows, self.q_pitch, panel, depth_steps, scores, self.score_row * 4, active)
+            product = _Product(self.q_rows, self.q_pitch, panel, depth_steps, scores, self.score_row * 4)
+            self._product(product, active)
         with code.loop(active) as r:
             self._write_largest(mask.at(r * size.mask_row), r, start + r, seen)
         with code.loop(active) as r:
@@ -117,7 +134,7 @@ class Rounded(Attention):
             panel = self.v_tiles.at(column * (key_steps * (_PANEL_STEP // STEP)))
             results = self.results.as_bytes()
             pitch = code.integer(BLOCK_ROWS * 4)
-            self._product(self.weights, self.weight_pitch, panel, seen_steps, results, pitch, active)
+            self._product(_Product(self.weights, self.weight_pitch, panel, seen_steps, results, pitch), active)
             with code.loop(active) as r:
                 factor = code.splat(self.factors.load(r), self.lanes)
                 with code.loop(smaller(size.value_depth - column, STEP), 0, self.lanes) as i:
@@ -126,33 +143,17 @@ class Rounded(Attention):
                     value = self.vectors.epilogue(value, number, start + r, column + i, left)
                     y.store(r * size.y_row + column + i, value, left)
 
-    def _product(
-        self,
-        x: Pointer,
-        pitch: SSAValue,
-        panel: Pointer,
-        steps: SSAValue,
-        sums: Pointer,
-        sums_pitch: SSAValue,
-        active: SSAValue,
-    ) -> None:
+    def _product(self, product: _Product, active: SSAValue) -> None:
         """32 columns of the sums of a block's rows, of which `active` count."""
-        arguments: list[SSAValue | Pointer] = [x, pitch, panel, steps, sums, sums_pitch]
         if self.spec.rounded == "dots":
+            x, pitch, panel, steps, sums, sums_pitch = product
             with self.code.loop(active, 0, _TOGETHER) as r:
-                arguments = [x.at(pitch * r), pitch, panel, steps, sums.at(sums_pitch * r), sums_pitch]
-                self.code.subroutine("product", arguments, _write_dots, inline=False)
+                rows_of_it = _Product(x.at(pitch * r), pitch, panel, steps, sums.at(sums_pitch * r), sums_pitch)
+                self.code.subroutine("product", rows_of_it, _write_dots, inline=False)
             return
 
-        def write(
-            code: KernelBuilder,
-            x: Pointer,
-            pitch: SSAValue,
-            panel: Pointer,
-            steps: SSAValue,
-            sums: Pointer,
-            sums_pitch: SSAValue,
-        ) -> None:
+        def write(code: KernelBuilder, *of_product: Any) -> None:
+            x, pitch, panel, steps, sums, sums_pitch = _Product(*of_product)
             clear(code, rows, 2)
             with code.loop(steps) as step:
                 tiles = [(x.at(pitch * (i * TILE) + step * LINE), pitch) for i in range(rows)]
@@ -162,19 +163,12 @@ class Rounded(Attention):
         with self.code.if_else(active > TILE) as (two, one):
             for branch, rows in ((two, 2), (one, 1)):
                 with branch:
-                    self.code.subroutine(f"product.{rows}", arguments, write, inline=False)
+                    self.code.subroutine(f"product.{rows}", product, write, inline=False)
 
 
-def _write_dots(
-    code: KernelBuilder,
-    x: Pointer,
-    pitch: SSAValue,
-    panel: Pointer,
-    steps: SSAValue,
-    sums: Pointer,
-    sums_pitch: SSAValue,
-) -> None:
+def _write_dots(code: KernelBuilder, *of_product: Any) -> None:
     """32 columns of the sums of _TOGETHER rows, all steps of which there are."""
+    x, pitch, panel, steps, sums, sums_pitch = _Product(*of_product)
     found = row_sums(code, (_TOGETHER, 2 * TILE), x, pitch, panel, steps * TILE)
     for number, total in enumerate(found):
         place = sums.at(sums_pitch * (number // 2) + number % 2 * LINE).to(types.float32)

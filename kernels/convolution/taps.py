@@ -33,7 +33,7 @@ class Taps:
         return larger(self.taps - 1, 0) * abs(self.dilation) + 1
 
     def active(self, size: int) -> list[frozenset[int]]:
-        """For every output the taps that read one of the input indices 0 … size - 1."""
+        """The taps of every output that read one of the input indices 0 … size - 1."""
         starts = (self.first + output * self.stride for output in range(self.outputs))
         return [frozenset(k for k in range(self.taps) if 0 <= at + k * self.dilation < size) for at in starts]
 
@@ -70,7 +70,7 @@ def phase_taps(phase: int, size: int, stride: int, dilation: int) -> list[int]:
 
 
 def readers(outputs: int, step: int, taps: int, dilation: int) -> dict[int, list[tuple[int, int]]]:
-    """For each input index along one axis, from the first on, which (output, tap) read it, of `outputs` outputs
+    """The (output, tap) that read each input index along one axis, from the first on, of `outputs` outputs
     that are `step` inputs apart."""
     found: dict[int, list[tuple[int, int]]] = {}
     for output in range(outputs):

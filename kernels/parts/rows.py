@@ -82,7 +82,7 @@ class Vectors:
         combine: Callable[[SSAValue, SSAValue], SSAValue],
         values: Callable[[SSAValue, SSAValue | None], list[SSAValue]],
     ) -> list[SSAValue]:
-        """As `fold`, for several rows at a time: values(column, live) has one of each."""
+        """What `fold` gives, for several rows at a time: values(column, live) has one of each."""
         start = self.code.number(self.element, initial, self.lanes)
         totals = [[self.code.variable(start) for _ in range(rows)] for _ in range(self.slots(rows))]
 
@@ -186,7 +186,7 @@ def _shuffled_parts(a: Parts, b: Parts, order: Sequence[int]) -> Parts:
 
 
 def in_all_lanes(x: SSAValue, lanes: int) -> list[SSAValue]:
-    """For each lane of a vector the vector that has it in all `lanes`."""
+    """The vectors that have one lane of a vector in all `lanes`, for each."""
     return [shuffled(x, x, [lane] * lanes) for lane in range(x.value.type.count)]
 
 

@@ -149,7 +149,7 @@ class PoolPlanesSizes(PoolPlanesGiven):
 
 @dataclass(frozen=True)
 class PoolPlanesSpec(KernelSpec):
-    """Does what `PoolSpec` of float32 does over one or two axes, without dilation, but pixels of a row lie side by
+    """The pool that `PoolSpec` of float32 is over one or two axes, without dilation, but pixels of a row lie side by
     side: vectors are of output pixels. Every window has a tap within x.
 
     Element (n, c, h, w) of x lies at n * x_image + c * x_channel + h * x_row + w, of y likewise; steps of x are not

@@ -478,7 +478,7 @@ class _Indices:
         return x > best if self.largest else x < best
 
     def rows(self, part: Part, first: SSAValue, stop: SSAValue) -> None:
-        """As `_Values.rows`: a row's lanes have bests of their own until as many rows as there are lanes are
+        """Do what `_Values.rows` does: a row's lanes have bests of their own until as many rows as there are lanes are
         done."""
         code, lanes = self.code, self.vectors.lanes
         bests, places = code.memory(self.vectors.element, lanes * lanes), code.memory(self.integer, lanes * lanes)
@@ -494,7 +494,7 @@ class _Indices:
             _store_rows(code, part, start, here, convert(where, types.int64), self.spec)
 
     def packed(self, vectors: list[SSAValue], length: int) -> SSAValue:
-        """As `_Values.packed`, of indices."""
+        """Do what `_Values.packed` does, of indices."""
         lanes = self.vectors.lanes
         columns = [[(v * lanes + lane) % length for lane in range(lanes)] for v in range(length)]
         pairs = [(x, self._constant(column)) for x, column in zip(vectors, columns, strict=True)]

@@ -194,7 +194,7 @@ class ResizePlanesSizes(ResizePlanesGiven):
 
 @dataclass(frozen=True)
 class ResizePlanesSpec(KernelSpec):
-    """As `ResizeSpec`, but pixels of x and y lie side by side, and the taps of an output are neighbours,
+    """What `ResizeSpec` is, but pixels of x and y lie side by side, and the taps of an output are neighbours,
     each way.
 
     Element (n, c, h, w) of x lies at n * x_image + c * x_channel + h * x_row + w, and y's likewise. An input row is

@@ -97,13 +97,13 @@ class _RoiAlign:
     def _largest_bins(
         self, x: Pointer, y: Pointer, axes: tuple[_Samples, _Samples], first: SSAValue, stop: SSAValue
     ) -> None:
-        """As `region`, each bin the largest of its samples."""
+        """Write what `region` does, each bin the largest of its samples."""
         raise NotImplementedError
 
     def _average_bins(
         self, x: Pointer, y: Pointer, axes: tuple[_Samples, _Samples], first: SSAValue, stop: SSAValue
     ) -> None:
-        """As `region`, each bin the weighted sum of its window."""
+        """Write what `region` does, each bin the weighted sum of its window."""
         raise NotImplementedError
 
     def _axes(self, roi: SSAValue) -> tuple[_Samples, _Samples]:

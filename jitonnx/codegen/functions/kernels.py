@@ -5,7 +5,8 @@ Numba is imported where a function's code is not on disk yet (`array_functions.p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import FunctionType
 from typing import Any, overload
 
 import numpy as np
@@ -107,89 +108,17 @@ def kernel(  # noqa: PLR0913  (a decorator's options, by name)
     plain = plain_function(function)
     called = plain.__name__
     domain, name = operator_name(plain, domain, name)
-    arrays, defaults = parameters(plain)
-    for described_by, entries in (("inputs", inputs), ("outputs", outputs)):
-        if isinstance(entries, str) or not all(isinstance(one, str) for one in entries or ()):
-            raise TypeError(f"{described_by} of {called} are a list of texts as 'Y: T'; got {entries!r}")
+    signature, defaults = _signature(plain, inputs, outputs)
     for said, given in (("infer", infer), ("items", items)):
         if not callable(given) and (said == "infer" or given is not None):
             raise TypeError(f"{said} of {called} is a function; got {given!r}")
     if type(cost) is not int or not 0 < cost <= _MOST_COST:
         raise TypeError(f"cost of {called} is in nanoseconds for an element, 1 to {_MOST_COST}; got {cost!r}")
-    if arrays[-2:] != ["begin", "end"] or len(arrays) < 2 + len(outputs) + 1 or not outputs:
-        raise TypeError(
-            f"{called}({', '.join((*arrays, *defaults))}) is no kernel with {len(outputs)} outputs: its "
-            "parameters are inputs, outputs, begin, end, and those with a default, attributes"
-        )
-    count = len(arrays) - 2 - len(outputs)
-    signature = tuple(f"{one}: T" for one in arrays[:count]) if inputs is None else tuple(inputs)
-    if len(signature) != count or any(one.partition(":")[0].strip()[-1:] in "?*" for one in (*signature, *outputs)):
-        raise TypeError(f"{called} takes {count} arrays to read, none optional or repeated; {signature} are declared")
-
     allowed = element_types(plain, types)
     if not allowed <= _COMPUTED:
         raise TypeError(f"types of {called}: arrays are of numbers or truth values; got {sorted(allowed - _COMPUTED)}")
 
-    def attributes(self: Operator) -> tuple[int | float | bool, ...]:
-        return tuple(type(value)(getattr(self, each)) for each, value in defaults.items())
-
-    def count_items(self: Operator, operands: Sequence[Value]) -> DimLike:
-        try:
-            found = 1 if items is None else items(self, *operands)
-        except Exception as error:  # of the user's
-            raise FunctionError(f"items of {called} raised {type(error).__name__}: {error}") from error
-        if isinstance(found, Dim):
-            return maximum(found, 0)
-        if isinstance(found, bool) or not isinstance(found, int | np.integer) or not 0 <= found < 2**31:
-            raise FunctionError(
-                f"items of {called} gives {found!r}; a number of items is needed, or an expression of sizes"
-            )
-        return int(found)
-
-    def checked(self: Operator, context: InferenceContext, *given: Value) -> tuple[TensorType, ...]:
-        try:
-            found = as_tuple(infer(self, context, *given))
-        except InferenceError:
-            raise
-        except Exception as error:  # of the user's
-            raise InferenceError(f"infer of {called} raised {type(error).__name__}: {error}") from error
-        tensors = all(isinstance(one, TensorType) and one.dtype in _COMPUTED and one.shape is not None for one in found)
-        if len(found) != len(outputs) or not tensors or any(size is None for one in found for size in one.shape):
-            raise InferenceError(
-                f"infer of {called} gives {found!r}; as many TensorTypes as outputs ({len(outputs)}) are needed, of "
-                "numbers or truth values, with shapes that follow from those of the inputs"
-            )
-        return found
-
-    def lower(self: Operator, to: Lowering, *inputs: Value) -> Sequence[Value]:
-        operands = [to.cast(value, _wide(value.dtype)) for value in inputs]
-        results = [Value(text, type) for text, type in zip(outputs, to.types, strict=True)]
-        kinds = [TensorType(_wide(value.dtype), value.shape) for value in results]
-        made = [Value(text, type) for text, type in zip(outputs, kinds, strict=True)]
-        given = tuple((value.dtype.name, len(value.shape)) for value in (*operands, *made))
-
-        def make() -> tuple[str, tuple[str, ...]]:
-            from jitonnx.codegen.functions.array_functions import compiled_kernel  # imports Numba
-
-            return compiled_kernel(plain, given, count, attributes(self))
-
-        ir, errors = kept_data("kernel", plain, (given, count, attributes(self)), make)
-        computation = c.UserKernel(called, ir, errors, count_items(self, (*operands, *made)), cost)
-        computed = to.emit_many(computation, operands, kinds)
-        return [to.cast(value, result.dtype) for value, result in zip(computed, results, strict=True)]
-
-    def evaluate(self: Operator, *given: np.ndarray) -> tuple[np.ndarray, ...]:
-        values = [
-            Value(text, TensorType(of_numpy(x.dtype), x.shape), x) for text, x in zip(signature, given, strict=True)
-        ]
-        read = [np.ascontiguousarray(widen(array)).reshape(array.shape).view() for array in given]
-        for array in read:
-            array.flags.writeable = False
-        results = [Value(text, kind) for text, kind in zip(outputs, checked(self, EXACT, *values), strict=True)]
-        made = [np.zeros(integers(value.shape), _wide(value.dtype).numpy) for value in results]
-        plain(*read, *made, 0, concrete(count_items(self, (*values, *results))), *attributes(self))
-        return tuple(array.astype(value.dtype.numpy, copy=False) for array, value in zip(made, results, strict=True))
-
+    made = _Declared(plain, infer, items, signature, tuple(outputs), defaults, cost)
     declared = {
         "__annotations__": {attribute: type(value) for attribute, value in defaults.items()},
         "__doc__": plain.__doc__,
@@ -199,12 +128,114 @@ def kernel(  # noqa: PLR0913  (a decorator's options, by name)
         "inputs": signature,
         "outputs": tuple(outputs),
         "types": {"T": allowed},
-        "infer": checked,
-        "lower": lower,
-        "evaluate": evaluate,
+        "infer": lambda self, context, *given: made.checked(self, context, *given),
+        "lower": lambda self, to, *given: made.lower(self, to, *given),
+        "evaluate": lambda self, *given: made.evaluate(self, *given),
         **defaults,
     }
     return type(name, (Operator,), declared)
+
+
+def _signature(
+    function: FunctionType, inputs: Sequence[str] | None, outputs: Sequence[str]
+) -> tuple[tuple[str, ...], Mapping[str, int | float | bool]]:
+    """The operator's inputs, and the defaults of its attributes. TypeError for parameters that are no kernel's."""
+    called, (arrays, defaults) = function.__name__, parameters(function)
+    for described_by, entries in (("inputs", inputs), ("outputs", outputs)):
+        if isinstance(entries, str) or not all(isinstance(one, str) for one in entries or ()):
+            raise TypeError(f"{described_by} of {called} are a list of texts as 'Y: T'; got {entries!r}")
+    if arrays[-2:] != ["begin", "end"] or len(arrays) < 2 + len(outputs) + 1 or not outputs:
+        raise TypeError(
+            f"{called}({', '.join((*arrays, *defaults))}) is no kernel with {len(outputs)} outputs: its "
+            "parameters are inputs, outputs, begin, end, and those with a default, attributes"
+        )
+    count = len(arrays) - 2 - len(outputs)
+    signature = tuple(f"{one}: T" for one in arrays[:count]) if inputs is None else tuple(inputs)
+    if len(signature) != count or any(one.partition(":")[0].strip()[-1:] in "?*" for one in (*signature, *outputs)):
+        raise TypeError(f"{called} takes {count} arrays to read, none optional or repeated; {signature} are declared")
+    return signature, defaults
+
+
+class _Declared(NamedTuple):
+    """A declared kernel. Its methods are those of the operator, which each is given."""
+
+    function: Callable[..., Any]
+    infer: Callable[..., Any]
+    items: Callable[..., Any] | None
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    defaults: Mapping[str, int | float | bool]
+    """Of the attributes."""
+    cost: int
+
+    @property
+    def name(self) -> str:
+        return self.function.__name__
+
+    def attributes(self, operator: Operator) -> tuple[int | float | bool, ...]:
+        return tuple(type(value)(getattr(operator, each)) for each, value in self.defaults.items())
+
+    def count_items(self, operator: Operator, operands: Sequence[Value]) -> DimLike:
+        """How many items there are of these inputs and outputs. FunctionError for what is no number of them."""
+        try:
+            found = 1 if self.items is None else self.items(operator, *operands)
+        except Exception as error:  # of the user's
+            raise FunctionError(f"items of {self.name} raised {type(error).__name__}: {error}") from error
+        if isinstance(found, Dim):
+            return maximum(found, 0)
+        if isinstance(found, bool) or not isinstance(found, int | np.integer) or not 0 <= found < 2**31:
+            raise FunctionError(
+                f"items of {self.name} gives {found!r}; a number of items is needed, or an expression of sizes"
+            )
+        return int(found)
+
+    def checked(self, operator: Operator, context: InferenceContext, *given: Value) -> tuple[TensorType, ...]:
+        """The outputs' types. InferenceError for what are none."""
+        try:
+            found = as_tuple(self.infer(operator, context, *given))
+        except InferenceError:
+            raise
+        except Exception as error:  # of the user's
+            raise InferenceError(f"infer of {self.name} raised {type(error).__name__}: {error}") from error
+        tensors = all(isinstance(one, TensorType) and one.dtype in _COMPUTED and one.shape is not None for one in found)
+        if len(found) != len(self.outputs) or not tensors or any(size is None for one in found for size in one.shape):
+            raise InferenceError(
+                f"infer of {self.name} gives {found!r}; as many TensorTypes as outputs ({len(self.outputs)}) are "
+                "needed, of numbers or truth values, with shapes that follow from those of the inputs"
+            )
+        return found
+
+    def lower(self, operator: Operator, to: Lowering, *inputs: Value) -> Sequence[Value]:
+        operands = [to.cast(value, _wide(value.dtype)) for value in inputs]
+        results = [Value(text, type) for text, type in zip(self.outputs, to.types, strict=True)]
+        kinds = [TensorType(_wide(value.dtype), value.shape) for value in results]
+        made = [Value(text, type) for text, type in zip(self.outputs, kinds, strict=True)]
+        given = tuple((value.dtype.name, len(value.shape)) for value in (*operands, *made))
+        count, attributes = len(self.inputs), self.attributes(operator)
+
+        def make() -> tuple[str, tuple[str, ...]]:
+            from jitonnx.codegen.functions.array_functions import compiled_kernel  # imports Numba
+
+            return compiled_kernel(self.function, given, count, attributes)
+
+        ir, errors = kept_data("kernel", self.function, (given, count, attributes), make)
+        items = self.count_items(operator, (*operands, *made))
+        computed = to.emit_many(c.UserKernel(self.name, ir, errors, items, self.cost), operands, kinds)
+        return [to.cast(value, result.dtype) for value, result in zip(computed, results, strict=True)]
+
+    def evaluate(self, operator: Operator, *given: np.ndarray) -> tuple[np.ndarray, ...]:
+        values = [
+            Value(text, TensorType(of_numpy(x.dtype), x.shape), x) for text, x in zip(self.inputs, given, strict=True)
+        ]
+        read = [np.ascontiguousarray(widen(array)).reshape(array.shape).view() for array in given]
+        for array in read:
+            array.flags.writeable = False
+        types = self.checked(operator, EXACT, *values)
+        results = [Value(text, kind) for text, kind in zip(self.outputs, types, strict=True)]
+        made = [np.zeros(integers(value.shape), _wide(value.dtype).numpy) for value in results]
+        count = concrete(self.count_items(operator, (*values, *results)))
+        self.function(*read, *made, 0, count, *self.attributes(operator))
+        return tuple(array.astype(value.dtype.numpy, copy=False) for array, value in zip(made, results, strict=True))
 
 
 def _wide(dtype: DType) -> DType:

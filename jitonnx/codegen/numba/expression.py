@@ -188,7 +188,7 @@ def _integer_operation(node: e.Expr, given: Sequence[str]) -> str | None:
 
 
 def _cast(x: str, old: DType, new: DType) -> str:
-    """By ONNX's Cast: floats saturate, integers wrap around."""
+    """The text of ONNX's Cast: floats saturate, integers wrap around."""
     if old is new:
         return x
     if new is DType.BOOL:

@@ -137,7 +137,7 @@ class _AliasLoader(importlib.abc.Loader):
 
 
 class _PartLoader(importlib.abc.Loader):
-    """Gives a module of jitonnx under a name below onnxruntime: the very same, so that there is one of each class."""
+    """The loader of a module of jitonnx, the very same, under a name below onnxruntime: there is one of each class."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -1,4 +1,4 @@
-"""Tells code that asks here which package we are known as."""
+"""The package that we are known as, for code that asks here."""
 
 from jitonnx.api.environment import INTERFACE_VERSION
 

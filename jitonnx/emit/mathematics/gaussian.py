@@ -145,7 +145,7 @@ def _has_segments(x: SSAValue) -> bool:
 
 
 def _segment(a: SSAValue) -> tuple[SSAValue, SSAValue]:
-    """For `a` below 8 its nearest multiple of 1/4, whose number these bits end in, and the distance from that."""
+    """The nearest multiple of 1/4 to `a` below 8, whose number these bits end in, and the distance from that."""
     magic = 0.25 * format_of(a).magic
     total = a + magic
     return bits(total), a - (total - magic)

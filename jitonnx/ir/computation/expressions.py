@@ -252,7 +252,7 @@ def nearest(x: Expr) -> Expr:
 
 
 def nearest_low(x: Expr) -> Expr:
-    """As `nearest`, but that the 16 low bits alone are those of that integer: one instruction less."""
+    """What `nearest` gives, but that the 16 low bits alone are those of that integer: one instruction less."""
     if x.dtype is not DType.FLOAT:
         raise TypeError(f"nearest_low of {x.dtype.text}: cast it to float32 first")
     return _make("nearest_low", (x,), DType.INT32)

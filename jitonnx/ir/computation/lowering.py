@@ -88,7 +88,7 @@ class Lowering:
 
     @contextmanager
     def computed_in(self, dtypes: Callable[[DType], DType]) -> Iterator[None]:
-        """Within the block the operator is to give other element types than the node's outputs have."""
+        """A block in which the operator is to give other element types than the node's outputs have."""
         types = self._types
         self._types = tuple(TensorType(dtypes(type.dtype), type.shape) for type in types)  # type: ignore[arg-type]
         try:

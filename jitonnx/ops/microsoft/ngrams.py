@@ -25,9 +25,9 @@ from jitonnx.ops.parts import as_type, numbers, scalar
 
 
 class _Hashed(Contributed):
-    """For each token and each n from 2 to max_ngram_size, n_head_per_ngram hashes of the token and the n - 1 before it:
-    the exclusive or of the ids, each times the multiplier for its distance, modulo the head's size of vocab_sizes, plus
-    the head's offset.
+    """Hashes of each token and each n from 2 to max_ngram_size, n_head_per_ngram of them, of the token and the n - 1
+    before it: the exclusive or of the ids, each times the multiplier for its distance, modulo the head's size of
+    vocab_sizes, plus the head's offset.
 
     Tokens before the first are those of past_ids, or pad_id, or eos_token_id if that is given. With reset_on_eos a
     token of that number and all before it are taken for eos_token_id, behind the token itself. Those of another segment

@@ -75,6 +75,23 @@ class _Search(Operator):
                 f"eos_token_id is {self.eos_token_id}, pad_token_id {self.pad_token_id}: they are not negative"
             )
 
+    def _rules(
+        self,
+        least: np.ndarray | None,
+        repetition: np.ndarray | None,
+        vocabulary: np.ndarray | None,
+        first_vocabulary: np.ndarray | None,
+    ) -> Rules:
+        """What the inputs min_length, repetition_penalty, vocab_mask and prefix_vocab_mask, and attributes, say."""
+        return Rules(
+            self.eos_token_id,
+            _number(repetition, 1.0),
+            self.no_repeat_ngram_size,
+            vocabulary,
+            first_vocabulary,
+            _number(least, 0),
+        )
+
     def _vocabulary(self, logits: np.ndarray) -> np.ndarray:
         """The logits of the last step, float32 [rows, vocabulary]."""
         count = self.vocab_size if self.vocab_size > 0 else logits.shape[2]
@@ -163,7 +180,7 @@ class _EncoderDecoder:
         return [self._given, *around, self.sequences][: len(self._encoder.inputs)]
 
     def following(self, sequences: np.ndarray, rows: np.ndarray | None) -> np.ndarray:
-        """As that of `_Decoder`."""
+        """What that of `_Decoder` gives."""
         own = self._own
         if rows is not None:
             self._caches[:own] = [cache[rows] for cache in self._caches[:own]]
@@ -236,7 +253,7 @@ class _Beams(_Search):
         """Sequences, their scores, the scores of all tokens, and the first logits [B, vocabulary]."""
         _, longest, least, *others = (*inputs, *[None] * 12)[:12]
         most, beams, returned = _number(longest, LONGEST), _number(others[0], 1), _number(others[1], 1)
-        penalty, repetition = _number(others[2], 1.0), _number(others[3], 1.0)
+        penalty = _number(others[2], 1.0)
         batch, start = decoder.sequences.shape
         if not start < most <= LONGEST or not 1 <= returned <= beams:
             raise ValueError(
@@ -246,17 +263,8 @@ class _Beams(_Search):
         logits = self._vocabulary(decoder.first(beams))
         opening = logits[::beams]
         first_vocabulary = None if others[5] is None else np.repeat(others[5], beams, 0)
-        rules = Rules(
-            self.eos_token_id,
-            repetition,
-            self.no_repeat_ngram_size,
-            others[4],
-            first_vocabulary,
-            _number(least, 0),
-            temperature,
-            None,
-            timestamps,
-        )
+        rules = self._rules(least, others[3], others[4], first_vocabulary)
+        rules = rules._replace(temperature=temperature, timestamps=timestamps)
         totals = np.tile(np.array([0] + [-1e9] * (beams - 1), np.float32), batch)
         found = [Hypotheses(beams, penalty, early=self.early_stopping) for _ in range(batch)]
         kept = np.zeros((most - start if self.with_scores else 0, batch, beams, logits.shape[1]), np.float32)
@@ -384,15 +392,7 @@ class GreedySearch(_Single):
         return self._type(bodies, given, longest)
 
     def evaluate(self, *inputs: np.ndarray | None, bodies: Sequence[Body]) -> np.ndarray:
-        _, _, least, repetition, vocabulary, first_vocabulary = (*inputs, *[None] * 4)[:6]
-        rules = Rules(
-            self.eos_token_id,
-            _number(repetition, 1.0),
-            self.no_repeat_ngram_size,
-            vocabulary,
-            first_vocabulary,
-            _number(least, 0),
-        )
+        rules = self._rules(*(*inputs, *[None] * 4)[2:6])
         return self._generated(bodies, inputs, rules, lambda scores: scores.argmax(1))
 
 
@@ -418,17 +418,9 @@ class Sampling(_Single):
         return [self._type(bodies, given, longest), kind]
 
     def evaluate(self, *inputs: np.ndarray | None, bodies: Sequence[Body]) -> tuple[np.ndarray, ...]:
-        _, _, least, repetition, vocabulary, first_vocabulary, _, presence, seed = (*inputs, *[None] * 7)[:9]
-        rules = Rules(
-            self.eos_token_id,
-            _number(repetition, 1.0),
-            self.no_repeat_ngram_size,
-            vocabulary,
-            first_vocabulary,
-            _number(least, 0),
-            self.temperature,
-            None if presence is None else presence * np.float32(self.presence_penalty),
-        )
+        *held_to, _, presence, seed = (*inputs, *[None] * 7)[2:9]
+        penalty = None if presence is None else presence * np.float32(self.presence_penalty)
+        rules = self._rules(*held_to)._replace(temperature=self.temperature, presence=penalty)
         numbers = MinimalStandard(_number(seed, 0))
         last: list[np.ndarray] = []
 

@@ -108,7 +108,7 @@ def labelled(indices: np.ndarray, integers: Sequence[int], strings: Sequence[str
 
 
 def lower_transformed(to: Lowering, scores: Value, name: str) -> Value:
-    """As `transformed`, for rows of scores [rows, classes] of float32 or float64."""
+    """What `transformed` gives, for rows of scores [rows, classes] of float32 or float64."""
     x = e.operand(0, scores.dtype)
     if name == "LOGISTIC":
         return to.map(e.sigmoid(x), scores)
@@ -154,7 +154,7 @@ def lower_highest(to: Lowering, scores: Value) -> Value:
 
 
 def lower_of_two(to: Lowering, score: Value, transform: str) -> Value:
-    """As `of_two`, for [rows, 1]."""
+    """What `of_two` gives, for [rows, 1]."""
     x = e.operand(0, score.dtype)
     first, second = {
         "PROBIT": (probit_expression(x), probit_expression(x)),

@@ -83,7 +83,7 @@ class _Machine(Operator):
         return np.tanh(product) if self.kernel_type == "SIGMOID" else np.power(product, np.float32(degree))
 
     def _lower_kernel(self, to: Lowering, x: Value, vectors: np.ndarray) -> Value:
-        """As `_kernel`. Squared distances of RBF are |x|² + |v|² - 2 x·v, in float64, where what cancels is
+        """What `_kernel` gives. Squared distances of RBF are |x|² + |v|² - 2 x·v, in float64, where what cancels is
         far below what float32 shows of the differences' squares."""
         gamma, shift, degree = (float(number) for number in self._parameters)
         element = e.operand(0, DType.FLOAT)

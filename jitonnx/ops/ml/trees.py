@@ -399,7 +399,7 @@ class TreeEnsembleClassifier(_Nodes):
         return to.reshape(label, (rows,)), to.cast(result, DType.FLOAT)
 
     def _single_expressions(self, score: e.Expr) -> tuple[e.Expr, e.Expr]:
-        """As `_single`."""
+        """What `_single` gives, as expressions."""
         if self.post_transform == "PROBIT":
             return probit_expression(score), probit_expression(score)
         if self.post_transform == "LOGISTIC":

@@ -128,7 +128,7 @@ def _check_divisors(b: np.ndarray) -> None:
 
 
 def _lower_check(to: Lowering, b: Value | None) -> None:
-    """As `_check_divisors`, in a run; known divisors need none."""
+    """Check divisors as `_check_divisors` does, in a run; known ones need no check."""
     if b is not None and b.dtype is not None and b.dtype.is_integer and (b.constant is None or not b.constant.all()):
         to.check(to.map(e.equal(e.operand(0, b.dtype), 0), b), _BY_ZERO)
 

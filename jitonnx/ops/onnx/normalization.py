@@ -187,7 +187,7 @@ class _OverTrailingAxes(Operator):
     stash_type: int = 1
 
     def _statistics(self, dtype: DType) -> DType:
-        """In which type the mean and the variance are computed, and given out."""
+        """The type in which the mean and the variance are computed, and that in which they are given out."""
         if self.stash_type not in (DType.FLOAT, DType.BFLOAT16, DType.DOUBLE, DType.FLOAT16):
             raise InferenceError(f"stash_type {self.stash_type} is no floating-point element type (1: float)")
         return dtype if dtype is DType.DOUBLE and self.stash_type == DType.FLOAT else DType(self.stash_type)

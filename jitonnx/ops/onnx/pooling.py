@@ -103,7 +103,7 @@ class AveragePool(_Pool):
         return (total / self._counts(x.shape[2:], windows).astype(total.dtype)).astype(x.dtype, copy=False)
 
     def _counts(self, spatial: tuple[Any, ...], windows: Windows) -> np.ndarray:
-        """By how many elements each window's sum is divided."""
+        """How many elements each window's sum is divided by."""
         counts = []
         for axis, length in enumerate(spatial):
             starts = np.arange(windows.output[axis]) * windows.strides[axis] - windows.before[axis]

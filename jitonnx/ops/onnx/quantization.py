@@ -92,7 +92,7 @@ class _Linear(Operator):
         return scale.reshape([-1 if a == axis else 1 for a in range(len(shape))])
 
     def _spread_value(self, to: Lowering, scale: Value, shape: Shape) -> Value:
-        """As `_spread`, in computations."""
+        """What `_spread` gives, in computations."""
         if self.block_size:
             axis = normalize_axis(self.axis, len(shape))
             blocks, lead, tail = scale.shape[axis], shape[:axis], shape[axis + 1 :]
@@ -319,7 +319,7 @@ class _QuantisedConvolution(ConvolutionAttributes):
         return one_each and len(weights.shape) == 4 and 0 < weights[0].size <= _MOST_TAPS
 
     def _lower_sums(self, to: Lowering, x: Value, w: Value, x_zero: Value | None, w_zero: Value | None) -> Value:
-        """As `_sums`, for a kernel of known size."""
+        """What `_sums` gives, for a kernel of known size."""
         if w_zero is not None and len(w_zero.shape) == 1 and w_zero.shape[0] != 1:
             w_zero = to.reshape(w_zero, (w_zero.shape[0], *(1,) * (len(w.shape) - 1)))
         windows = self._windows(to.context, x.shape, w.shape)

@@ -149,7 +149,7 @@ class Bernoulli(_Random):
         return TensorType(_chosen(x.dtype if self.dtype is None else self.dtype, NUMBERS | BOOLS), x.shape)
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
-        """Give, for a seed, what RandomState's binomial gives: the least of two outcomes where a uniform number is
+        """What RandomState's binomial gives for a seed: the least of two outcomes where a uniform number is
         large."""
         dtype = x.dtype if self.dtype is None else DType(self.dtype).numpy
         wide = widen(x)

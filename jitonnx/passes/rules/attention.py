@@ -109,7 +109,7 @@ def _regroup(value: Value, before: tuple[DimLike, ...], behind: tuple[DimLike, .
 
 
 def _regrouped_mask(mask: Value, before: tuple[DimLike, ...], behind: tuple[DimLike, ...], edit: Edit) -> Value:
-    """As `_regroup`, for a mask: along axes that are put together or split it is whole, or the same."""
+    """What `_regroup` gives, for a mask: along axes that are put together or split it is whole, or the same."""
     given = (1,) * (len(before) + 2 - len(mask.shape)) + mask.shape[:-2]
     groups = dims.matched_axes(before, behind)
     lead: list[DimLike] = []

@@ -94,7 +94,7 @@ def _row_strides(tensor: StridedTensor) -> tuple[DimLike, DimLike]:
 
 
 def concrete_pair(values: Sequence[DimLike], fill: int = 1) -> tuple[int | None, int | None]:
-    """As `pair`, with None for what only a run tells."""
+    """What `pair` gives, with None for what only a run tells."""
     height, width = pair(values, fill)
     return concrete(height), concrete(width)
 

@@ -94,7 +94,7 @@ def _clear(module: llvm_ir.Module) -> None:
 
 
 def _resize(module: llvm_ir.Module) -> None:
-    """As the C library does it: in place where an array shrinks. One that has to move may lose its alignment."""
+    """Resize as the C library does it: in place where an array shrinks. One that has to move may lose its alignment."""
     code = FunctionBuilder(module, "ptr jitonnx_block_realloc(ptr blocks, ptr memory, i64 size)", exported=True)
     memory, size = code["memory"], code["size"]
     with code.if_then(code.is_null(memory)):

@@ -109,7 +109,7 @@ def _with_room(code: FunctionBuilder, size: llvm_ir.Value) -> llvm_ir.Value:
 
 
 def _grow(module: llvm_ir.Module) -> None:
-    """Give a frame memory that this program fits in, for what it had; 0 if there is none. The caller owns the frame.
+    """Exchange a frame's memory for some that this program fits in; 0 if there is none. The caller owns the frame.
 
     block = [memory_bytes | pointers | bases | held]
     """
@@ -176,7 +176,7 @@ def _take(module: llvm_ir.Module) -> None:
 
 
 def _take_grown(module: llvm_ir.Module) -> None:
-    """As `take`, where no frame has room: one grows, or another is made."""
+    """The frame that `take` gives where none has room: one grows, or another is made."""
     code = FunctionBuilder(module, "ptr jitonnx_take_grown(ptr pool, ptr program)")
     program = code["program"]
 
@@ -205,7 +205,7 @@ def _take_grown(module: llvm_ir.Module) -> None:
 
 
 def _put_back(module: llvm_ir.Module) -> None:
-    """Give a frame back, which its owner has done with."""
+    """Put a frame back, which its owner has done with."""
     code = FunctionBuilder(module, "void jitonnx_put_back(ptr frame)")
     frame = code["frame"]
     with code.if_then(code.compare(code.word(frame, FRAME, "extra"), "!=", 0), likely=False):

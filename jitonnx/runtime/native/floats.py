@@ -27,7 +27,7 @@ def define(module: llvm_ir.Module) -> None:
 
 @contextmanager
 def flushing(code: FunctionBuilder, frame: llvm_ir.Value) -> Iterator[None]:
-    """Within the block this thread takes denormal numbers for zeros, if the frame's program wants that."""
+    """A block in which this thread takes denormal numbers for zeros, if the frame's program wants that."""
     wanted = code.compare(code.word(frame, FRAME, "flush"), "!=", 0)
     before = code.variable(0)
     with code.if_then(wanted, likely=False):

@@ -17,7 +17,7 @@ def define(module: llvm_ir.Module) -> None:
 
 
 def _sizes(module: llvm_ir.Module) -> None:
-    """Give variables the sizes of inputs; 0 if one of these is no array that kernels could read where it lies."""
+    """Set variables to the sizes of inputs; 0 if one of these is no array that kernels could read where it lies."""
     code = FunctionBuilder(module, "i64 jitonnx_chain_sizes(ptr chain, ptr link, ptr slots)")
     entry, inputs = code.pointer(code["link"], LINK, "entry"), code.pointer(code["link"], LINK, "inputs")
     with code.loop(0, code.word(entry, ENTRY, "input_count")) as index:

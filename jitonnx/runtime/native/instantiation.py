@@ -182,7 +182,7 @@ def _check_bounds(block: _Block) -> None:
 
 
 def _copy_columns(block: _Block) -> None:
-    """Give each step the columns of its kind and all kernels' sizes."""
+    """Copy the columns of its kind and all kernels' sizes to each step."""
     code = block.code
     steps, kinds = block.number("step_count"), block.number("kind_count")
 

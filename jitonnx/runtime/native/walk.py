@@ -54,7 +54,7 @@ def stamp(code: FunctionBuilder, stamps: llvm_ir.Value, index: int | llvm_ir.Val
 
 
 def _in_pieces(module: llvm_ir.Module) -> None:
-    """As `call_kernel` in a run that is watched: in pieces, none of which begins when the run is to end."""
+    """Call a kernel in a run that is watched: in pieces, none of which begins when the run is to end."""
     code = FunctionBuilder(module, "void jitonnx_in_pieces(ptr frame, ptr row, i64 index, i64 begin, i64 end)")
     frame, row, index, end = (code[name] for name in ("frame", "row", "index", "end"))
     watch, piece, at = watch_of(code, frame), code.word(row, ROW, "piece"), code.variable(code["begin"])

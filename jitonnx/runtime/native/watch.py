@@ -26,7 +26,7 @@ def define(module: llvm_ir.Module) -> None:
 
 @contextmanager
 def released(code: FunctionBuilder, watch: llvm_ir.Value) -> Iterator[None]:
-    """Within the block this thread is without the GIL, as its `WATCH` says."""
+    """A block in which this thread is without the GIL, as its `WATCH` says."""
     code.build.store(code.call("PyEval_SaveThread"), code.field(watch, WATCH, "thread"))
     yield
     code.call("PyEval_RestoreThread", code.pointer(watch, WATCH, "thread"))

@@ -45,9 +45,11 @@ def add(subparsers: Any) -> None:
     parser.add_argument("--workers", type=positive, metavar="N", help="batches beside each other (default: all CPUs)")
     parser.add_argument(
         "--engine",
-        choices=("local", "ray", "dask", "spark"),
+        type=_engine,
         default="local",
-        help="what has the workers: this process, or the engine's cluster as its environment says (default: local)",
+        metavar="ENGINE",
+        help="what has the workers: this process (local), or the cluster of ray, dask or spark as its environment says "
+        "(default: local)",
     )
     parser.add_argument(
         "--on-error",
@@ -56,6 +58,14 @@ def add(subparsers: Any) -> None:
         help="what a row that does not fit does: end, or a note in a column `error` (default: raise)",
     )
     parser.set_defaults(command=main)
+
+
+def _engine(text: str) -> str:
+    from jitonnx.batch.files import ENGINES
+
+    if text not in ENGINES:
+        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(ENGINES)}")
+    return text
 
 
 def _column(text: str) -> tuple[str, list[str]]:
