@@ -43,6 +43,8 @@ from bench.clocks import CLOCKS, add_clock
 
 SIZES = (1, 8, 64, 256, 1024, 4096, 16384)
 THEIRS = "onnxruntime's loop"
+STREAMED = 20_000_000_000
+"""Bytes of rows that stream through for `memory`."""
 CPUS = len(os.sched_getaffinity(0))
 
 
@@ -354,6 +356,168 @@ def wait_for(address: str) -> None:
             time.sleep(0.05)
 
 
+def measure_memory(names: list[str], counts: int | None, rounds: int, clock: Clock) -> Iterator[tuple[str, ...]]:
+    """What the process takes at most while rows from a generator stream through, over what it takes when the model has
+    been run; `rounds` and `clock` mean nothing here."""
+    import pyarrow as pa
+
+    from jitonnx.batch import predict
+
+    for name in names:
+        case = CASES[name]
+        with tempfile.TemporaryDirectory() as place:
+            path = write_case(case._replace(rows=1), Path(place))
+            row_bytes = sum(np.dtype(dtype).itemsize * int(np.prod(shape)) for dtype, shape in case.row.values())
+            block = table(case, max(1, (4 << 20) // row_bytes)).combine_chunks().to_batches()[0]
+            blocks = (counts or STREAMED // row_bytes) // block.num_rows
+            session = ours(path, 1)
+            session.run(None, feeds_of(block.slice(0, 1), case))
+            before = peak = resident()
+            reader = pa.RecordBatchReader.from_batches(block.schema, itertools.repeat(block, blocks))
+            done, begin = 0, time.perf_counter()
+            for made in predict(reader, session, threads=CPUS):
+                done += made.num_rows
+                peak = max(peak, resident())
+            seconds = time.perf_counter() - begin
+            yield (
+                f"{name} ({done:,})",
+                f"{done * row_bytes / 1e9:.1f}",
+                f"{(peak - before) / 1e6:.0f}",
+                f"{seconds:.0f}",
+            )
+
+
+def resident() -> int:
+    """Bytes of memory that the process has."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def measure_engines(names: list[str], counts: int | None, rounds: int, clock: Clock) -> Iterator[tuple[str, ...]]:
+    """Ray Data's pipeline from a Parquet folder to another, and Dask's over an array, with our `predict` and with a
+    function over onnxruntime that somebody writes. The clock is always that of the wall, as workers are processes."""
+    for name in names:
+        case = CASES[name] if counts is None else CASES[name]._replace(rows=counts)
+        with tempfile.TemporaryDirectory() as place:
+            folder = Path(place)
+            path = write_case(case, folder)
+            (folder / "rows").mkdir()
+            write_parts(folder, 8)
+            rows = best_way(theirs, path, case, folder).rows
+            for engine, ways in (("Ray Data", by_ray), ("Dask", by_dask)):
+                turns = ways(path, case, rows)
+                seconds: dict[str, list[float]] = {turn: [] for turn in turns}
+                for _, (turn, take) in itertools.product(range(rounds), turns.items()):
+                    shutil.rmtree(folder / "made", ignore_errors=True)
+                    begin = time.perf_counter()
+                    take()
+                    seconds[turn].append(time.perf_counter() - begin)
+                if not turns:
+                    continue
+                rates = [case.rows / min(seconds[turn]) for turn in ("onnxruntime", "jitonnx")]
+                yield (
+                    engine,
+                    f"{name} ({case.rows:,})",
+                    *(f"{rate:,.0f}" for rate in rates),
+                    f"{rates[1] / rates[0]:.2f}",
+                )
+
+
+def write_parts(folder: Path, parts: int) -> None:
+    """The rows in several files of a folder, as engines like them."""
+    import pyarrow.parquet
+
+    found = pyarrow.parquet.read_table(folder / "rows.parquet")
+    size = -(-found.num_rows // parts)
+    for part in range(parts):
+        pyarrow.parquet.write_table(found.slice(part * size, size), folder / "rows" / f"{part}.parquet")
+
+
+Pipelines = dict[str, Callable[[], object]]
+"""By what runs the model."""
+
+
+def by_ray(path: Path, case: Case, rows: int) -> Pipelines:
+    """Ray's, with an actor a CPU, and one more for tasks that read and write."""
+    import pyarrow as pa
+    import ray
+
+    from jitonnx.batch.ray import predict
+
+    if not ray.is_initialized():
+        ray.init(num_cpus=CPUS + 1, log_to_driver=False, include_dashboard=False)
+        ray.data.DataContext.get_current().enable_progress_bars = False
+
+    class Plain:
+        """What somebody writes."""
+
+        def __init__(self) -> None:
+            self.session = theirs(path, 1)
+
+        def __call__(self, batch: Any) -> Any:
+            batch = batch.combine_chunks().to_batches()[0]
+            outputs = self.session.run(None, feeds_of(batch, case))
+            names = [one.name for one in self.session.get_outputs()]
+            return pa.table([*batch.columns, *columns_of(outputs)], [*batch.schema.names, *names])
+
+    source, target = str(path.parent / "rows"), str(path.parent / "made")
+    given = {"batch_size": rows, "batch_format": "pyarrow", "num_cpus": 1, "concurrency": CPUS, "zero_copy_batch": True}
+    return {
+        "onnxruntime": lambda: ray.data.read_parquet(source).map_batches(Plain, **given).write_parquet(target),
+        "jitonnx": lambda: predict(ray.data.read_parquet(source), path, concurrency=CPUS).write_parquet(target),
+    }
+
+
+def by_dask(path: Path, case: Case, rows: int) -> Pipelines:
+    """Dask's, with a process a CPU: the sum of the outputs for an array in blocks, which lies in the workers."""
+    import dask.array
+    import distributed
+
+    from jitonnx.batch.dask import predict_array
+
+    if not _clients:
+        os.environ["PYTHONPATH"] = str(Path(__file__).resolve().parents[1])  # workers find this module
+        cluster = distributed.LocalCluster(n_workers=CPUS, threads_per_worker=1, dashboard_address=None)
+        _clients.append(distributed.Client(cluster))
+    if list(case.row) != ["x"]:
+        return {}
+    shape = case.row["x"][1]
+    random = dask.array.random.default_rng(0)
+    x = random.standard_normal((case.rows, *shape), np.float32, chunks=(-(-case.rows // 8), *shape)).persist()
+    distributed.wait(x)
+
+    def plain(block: np.ndarray, path: str, rows: int) -> np.ndarray:
+        from bench.rows import session_of
+
+        session = session_of(path)
+        cut = [block[begin : begin + rows] for begin in range(0, len(block), rows)]
+        return np.concatenate([session.run(None, {"x": one})[0] for one in cut])
+
+    def total(made: Any) -> None:
+        made.sum().compute()
+
+    (example,) = theirs(path, 1).run(None, {"x": np.zeros((1, *shape), np.float32)})
+    told = {
+        "dtype": np.float32,
+        "chunks": (x.chunks[0], *((size,) for size in example.shape[1:])),
+        "drop_axis": list(range(1, x.ndim)),
+        "new_axis": list(range(1, example.ndim)),
+        "meta": example[:0],
+    }
+    return {
+        "onnxruntime": lambda: total(x.map_blocks(plain, str(path), rows, **told)),
+        "jitonnx": lambda: total(predict_array(x, path)),
+    }
+
+
+_clients: list[Any] = []
+
+
+@functools.cache
+def session_of(path: str) -> Any:
+    """onnxruntime's session of a worker."""
+    return theirs(Path(path), 1)
+
+
 def seconds_of(process: int) -> float:
     """The CPU time of a process so far."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
@@ -361,6 +525,8 @@ def seconds_of(process: int) -> float:
 
 
 HEADS = {
+    "engines": ("engine", "rows", "onnxruntime", "jitonnx", "ratio"),
+    "memory": ("rows", "GB", "MB more at most", "seconds"),
     "server": ("model", "server with", "requests/s", "99 % within ms", "CPU µs/request"),
     "map": ("rows", THEIRS, "our loop", "jitonnx map", "ratio", "overhead", "rows, threads, beside: theirs, ours"),
 }
@@ -382,7 +548,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="default: 3")
     add_clock(parser)
     options = parser.parse_args()
-    measures = {"map": measure_map, "server": measure_server}
+    measures = {"map": measure_map, "server": measure_server, "engines": measure_engines, "memory": measure_memory}
     names = options.only or list(CASES)
     print_table(HEADS[options.what], measures[options.what](names, options.rows, options.rounds, CLOCKS[options.clock]))
 

@@ -95,3 +95,31 @@ def test_folders_that_are_not_ours(files: Path) -> None:
 def test_sessions_import_none_of_it() -> None:
     source = "import sys, jitonnx.api.session; assert not {'pyarrow', 'pandas', 'jitonnx.batch'} & set(sys.modules)"
     assert subprocess.run([sys.executable, "-c", source], check=False).returncode == 0
+
+
+FULL = """
+import resource, sys
+from pathlib import Path
+from jitonnx.batch.files import map_files
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+folder = Path(sys.argv[1])
+try:
+    map_files(folder / "m.onnx", folder / "rows.parquet", folder / "out", part_rows=1000)
+except OSError as error:
+    print("could not write:", error)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no limits of files' sizes")
+def test_a_full_disk_leaves_whole_parts_and_the_rest_is_made_when_there_is_room(files: Path) -> None:
+    x = np.zeros((2500, 3), np.float32)
+    x[1000:] = np.random.default_rng(1).standard_normal((1500, 3))  # the second part is larger than a file may be
+    pyarrow.parquet.write_table(lists(x), files / "rows.parquet")
+    map_files(files / "m.onnx", files / "rows.parquet", files / "cache", part_rows=1000)  # the kernels are in the cache
+    told = subprocess.run([sys.executable, "-c", FULL, str(files)], capture_output=True, text=True, check=True).stdout
+    assert "could not write" in told
+    assert sorted(path.name for path in (files / "out").iterdir()) == [MANIFEST, "rows-00000.parquet"]
+    check(pyarrow.parquet.read_table(files / "out/rows-00000.parquet"), x[:1000])
+    progress = map_files(files / "m.onnx", files / "rows.parquet", files / "out", part_rows=1000)
+    assert (progress.found, progress.done) == (1000, 1500)
+    check(whole(files / "out"), x)
