@@ -7,12 +7,12 @@ import operator
 from typing import Any
 
 from jitonnx.emit import llvm_ir, types
-from jitonnx.emit.builder import KernelBuilder, Pointer, gathered, larger, remainder, shuffled, smaller
+from jitonnx.emit.builder import KernelBuilder, Pointer, Variable, gathered, larger, remainder, shuffled, smaller
 from jitonnx.emit.epilogue import Epilogue
 from jitonnx.emit.ssa import SSAValue, narrow, select, to_float
 from jitonnx.kernels.parts.layouts import UnaryBuffers
 from jitonnx.kernels.parts.planes import each_block_of_rows
-from jitonnx.kernels.pooling.fold import root, step, term
+from jitonnx.kernels.pooling.fold import LONGEST_STRIDE_BY_COLUMNS, root, step
 from jitonnx.kernels.pooling.spec import PoolPlanesSizes, PoolPlanesSpec
 
 
@@ -123,31 +123,54 @@ class Planes:
 
     def _fold(self, window: Pointer, pitch: SSAValue, count: int) -> list[SSAValue]:
         """A vector of outputs in each of `count` rows; the first window of the first row starts at `window`."""
-        code, spec = self.code, self.spec
+        spec = self.spec
         height, width = spec.window
-        if spec.kind == "max":
-            totals = [self._tap(window.at(number * pitch), 0, {}) for number in range(count)]
-        else:
-            totals = [self._zero(self.lanes)] * count
         if not height:
-            total = code.variable(totals[0])
-            with code.loop(self.size.kernel_height) as down, code.loop(self.size.kernel_width) as across:
-                x = self._tap(window.at(down * pitch + across), 0, {})
-                total.set(step(spec.kind, spec.power, total.get(), x))
-            return [total.get()]
+            return [self._fold_of_any_size(window, pitch)]
+        if spec.kind == "max":
+            totals = [[self._tap(window.at(number * pitch), 0, {})] for number in range(count)]
+        else:
+            totals = [[self._zero(self.lanes)] * (width if self._by_columns else 1)] * count
         for row in range(height + count - 1):  # where rows are made together, windows move by one
             loaded: dict[int, list[SSAValue]] = {}
             taps = [self._tap(window.at(row * pitch), tap, loaded) for tap in range(width)]
             for number in range(max(0, row - height + 1), min(count, row + 1)):
                 totals[number] = self._with_row(totals[number], taps)
-        return totals
+        return [functools.reduce(operator.add, total) for total in totals]
 
-    def _with_row(self, total: SSAValue, taps: list[SSAValue]) -> SSAValue:
-        """A fold's value after a row of the window. Sums of rows are made once for all windows that they are in."""
-        kind, power = self.spec.kind, self.spec.power
-        if kind == "max":
-            return functools.reduce(functools.partial(step, kind, power), taps, total)
-        return total + functools.reduce(operator.add, [term(kind, power, x) for x in taps])
+    def _fold_of_any_size(self, window: Pointer, pitch: SSAValue) -> SSAValue:
+        """A vector of outputs whose first window starts at `window`, where the sizes tell how large windows are."""
+        code, size, zero = self.code, self.size, self._zero(self.lanes)
+
+        def take(total: Variable, down: SSAValue, across: SSAValue) -> None:
+            x = self._tap(window.at(down * pitch + across), 0, {})
+            total.set(step(self.spec.kind, self.spec.power, total.get(), x))
+
+        total = code.variable(self._tap(window, 0, {}) if self.spec.kind == "max" else zero)
+        if not self._by_columns:
+            with code.loop(size.kernel_height) as down, code.loop(size.kernel_width) as across:
+                take(total, down, across)
+            return total.get()
+        column = code.variable(zero)
+        with code.loop(size.kernel_width) as across:
+            column.set(zero)
+            with code.loop(size.kernel_height) as down:
+                take(column, down, across)
+            total.set(total.get() + column.get())
+        return total.get()
+
+    @property
+    def _by_columns(self) -> bool:
+        """Whether the columns of a window are added up first, then these sums: the order in which onnxruntime adds at
+        such strides, where the last place decides what becomes of means of integers half way between two."""
+        return self.spec.kind == "average" and self.spec.stride <= LONGEST_STRIDE_BY_COLUMNS
+
+    def _with_row(self, totals: list[SSAValue], taps: list[SSAValue]) -> list[SSAValue]:
+        """What is folded so far, with a row of the window: one value, or one of each column."""
+        fold = functools.partial(step, self.spec.kind, self.spec.power)
+        if len(totals) == 1:
+            return [functools.reduce(fold, taps, totals[0])]
+        return [fold(total, x) for total, x in zip(totals, taps, strict=True)]
 
     def _tap(self, row: Pointer, tap: int, loaded: dict[int, list[SSAValue]]) -> SSAValue:
         """Tap number `tap` of each window: every stride-th element. `loaded`: of this row, vectors and earlier taps.

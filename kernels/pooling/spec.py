@@ -69,6 +69,8 @@ class PoolSpec(KernelSpec):
     Maximum: the first tap is taken, then each that is greater. So a NaN stays if it is the first and loses otherwise,
     as in ONNX's reference and in onnxruntime's MaxPool with indices; onnxruntime's without indices depends on its
     vectors. A window that lies in the padding altogether gives the lowest number.
+
+    Average: sums of columns one after the other, or at strides beyond `LONGEST_STRIDE_BY_COLUMNS` all taps in a row.
     """
 
     kind: str
@@ -155,8 +157,8 @@ class PoolPlanesSpec(KernelSpec):
     Element (n, c, h, w) of x lies at n * x_image + c * x_channel + h * x_row + w, of y likewise; steps of x are not
     negative. Task: a block of output rows of a plane. Where windows reach beyond x, or vectors beyond its end, the
     rows that a task reads are copied first, with padding all around: zeros to be added, or the nearest elements again
-    to be compared. Maxima are as of `PoolSpec`; sums are sums of rows. To the epilogue, batch is n, row c and
-    column oh * out_width + ow.
+    to be compared. Maxima and the order of sums are as of `PoolSpec`. To the epilogue, batch is n, row c and column
+    oh * out_width + ow.
     """
 
     kind: str
