@@ -37,7 +37,7 @@ CASES: dict[str, tuple[dict[str, Any], list[np.ndarray], int]] = {
     "StringRegexReplace": ({"global_replace": 1}, [SOME, texts(r"([a-z])\1"), texts(r"<\1>")], 1),
     "StringECMARegexReplace": ({"ignore_case": 1}, [SOME, texts("(l+)o"), texts("$1")], 1),
     "StringRegexSplitWithOffsets": ({}, [SOME, texts(r"(\s)"), texts(r"(\s)")], 4),
-    "StringToVector": ({"map": "a\t1\nb\t3", "unmapping_value": "-1"}, [texts("b", "x", "a")], 1),
+    "StringToVector": ({"map": "a\t1\nb\t3", "unk": "-1"}, [texts("b", "x", "a")], 1),
     "VectorToString": ({"map": "a\t1\nb\t3", "unk": "?"}, [np.array([3, 7, 1])], 1),
     "StringMapping": ({"map": "a;\tx\nc\ty"}, [texts("c", "d")], 1),
     "MaskedFill": ({}, [SOME, np.array([True, False, True, True])], 1),
