@@ -23,6 +23,7 @@ ALLOWED = {
     "codegen": {"emit", "errors", "ir", "kernels", "ops", "plan", "runtime", "support", "target"},
     "engine": {"codegen", "errors", "ir", "ops", "passes", "plan", "runtime", "support", "target"},
     "api": {
+        "c_api",
         "codegen",
         "engine",
         "errors",
@@ -39,6 +40,7 @@ ALLOWED = {
     },
     "numba": {"api", "errors", "ir", "runtime", "support"},
     "compat": {"api", "errors", "support"},
+    "c_api": {"errors", "ir", "support"},
     "batch": {"api", "errors", "ir", "model", "runtime", "support"},
     "genai": {"api", "errors", "ir", "proto"},
     "serve": {"errors", "genai"},

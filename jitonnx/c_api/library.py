@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
+import tempfile
 from typing import Any
 
 from jitonnx import errors
 from jitonnx.c_api import functions
+from jitonnx.c_api.elf import make_unshared
 from jitonnx.c_api.errors import Refused
 from jitonnx.c_api.handles import find, new, release, store
 from jitonnx.c_api.operators import CustomOp, LibraryOperator, declaration
 from jitonnx.c_api.table import BASE, POINTER, TEXT, asked_versions, function, take_status
+from jitonnx.support import fork_safety
 
 _REGISTER = "RegisterCustomOps"
 
@@ -67,9 +71,39 @@ def register(path: str) -> list[type[LibraryOperator]]:
 
 
 def _opened(path: str) -> Any:
+    if _beside_onnxruntime():
+        return _copied(os.path.realpath(path), os.stat(path).st_mtime_ns) if os.path.exists(path) else _loaded(path)
+    return _loaded(path)
+
+
+def _beside_onnxruntime() -> bool:
+    """Whether onnxruntime itself is in this process, and not jitonnx in its place.
+
+    Libraries keep the table of functions that they are given first, for all that they do: with onnxruntime's and our
+    objects they would crash. So they are opened twice then, ours as a copy.
+    """
+    module = sys.modules.get("onnxruntime.capi.onnxruntime_pybind11_state")
+    return module is not None and not (module.__file__ or "").endswith(".py")
+
+
+@fork_safety.once
+def _copied(path: str, changed: int) -> Any:
+    """A library of its own, which the process may have open already. changed: when the file was."""
+    with tempfile.NamedTemporaryFile(prefix="jitonnx-", suffix=os.path.basename(path)) as copy:
+        with open(path, "rb") as file:
+            content = bytearray(file.read())
+        make_unshared(content)
+        copy.write(content)
+        copy.flush()
+        return _loaded(copy.name, path)
+
+
+def _loaded(place: str, path: str = "") -> Any:
+    """What lies at a place, which is said to be that of `path`."""
+    path = path or place
     try:
         # What is linked to onnxruntime itself asks for its OrtGetApiBase, which nobody has here.
-        return ctypes.CDLL(os.fspath(path))
+        return ctypes.CDLL(place)
     except OSError as error:
         reason = str(error)
         if "OrtGetApiBase" in reason:

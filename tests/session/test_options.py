@@ -137,4 +137,4 @@ class _Picklable(SessionOptions):
 def test_what_is_not_supported_says_so() -> None:
     options = SessionOptions()
     with pytest.raises(NotImplemented):
-        options.register_custom_ops_library("lib.so")
+        options.set_ep_context_data_read_func(print)

@@ -172,8 +172,9 @@ class Resize(Operator):
             return np.empty(resolved.output, x.dtype)
         inexact = self.mode != "nearest"
         y = x.astype(np.float64) if inexact and x.dtype.kind in "iu" else widen(x)
-        for axis, (length, out) in enumerate(zip(x.shape, resolved.output, strict=True)):
-            given = resolved.scales[axis]
+        bytes_alone = x.dtype == np.uint8 and self._by_axis
+        for axis in reversed(range(x.ndim)) if bytes_alone else range(x.ndim):
+            length, out, given = x.shape[axis], resolved.output[axis], resolved.scales[axis]
             scale = out / length if given is None else given
             area = resolved.roi[axis] if resolved.roi else None
             if scale == 1 and length == out and area in (None, (0.0, 1.0)):
@@ -188,6 +189,8 @@ class Resize(Operator):
                 antialias=self.antialias,
             )
             y = resample(y, axis, table, self.extrapolation_value)
+            if bytes_alone:
+                y = np.clip(np.floor(y + 0.5), 0, 255)
         if inexact and x.dtype.kind in "iu":
             limits = np.iinfo(x.dtype)
             whole = np.floor(y + 0.5) if self.antialias else np.trunc(y)
@@ -219,12 +222,34 @@ class Resize(Operator):
             return self._lower_parts(to, x, roi, scales, sizes)
         if x.dtype not in _SMALL:
             return self._lower_floating(to, x, roi, scales, sizes)  # sums of larger integers: NumPy
+        if x.dtype is DType.UINT8 and self._by_axis:
+            resolved = self._resolve_values(to.context, x, roi, scales, sizes)
+            return to.host(self, (x, roi, scales, sizes)) if resolved.aspect else self._lower_bytes(to, x, resolved)
         y = as_tuple(self._lower_floating(to, to.cast(x, DType.FLOAT), roi, scales, sizes))[0]
         limits, element = np.iinfo(x.dtype.numpy), e.operand(0, DType.FLOAT)
         if self.antialias:
             element = e.floor(element + 0.5)
         within = e.minimum(e.maximum(element, float(limits.min)), float(limits.max))
         return to.map(e.cast(within, x.dtype), y)
+
+    @property
+    def _by_axis(self) -> bool:
+        """Whether bytes are rounded behind each axis, the last one first, as Pillow and onnxruntime antialias them."""
+        return self.antialias and self.coordinate_transformation_mode != "tf_crop_and_resize"
+
+    def _lower_bytes(self, to: Lowering, x: Value, resolved: _Resolved) -> Value:
+        element = e.floor(e.operand(0, DType.FLOAT) + 0.5)
+        rounded = e.minimum(e.maximum(element, 0.0), 255.0)
+        y = to.cast(x, DType.FLOAT)
+        for axis in reversed(range(len(x.shape))):
+            given = resolved.scales[axis]
+            if given == 1 or (given is None and y.shape[axis] == resolved.output[axis]):
+                continue
+            output = (*y.shape[:axis], resolved.output[axis], *y.shape[axis + 1 :])
+            scales = tuple(given if place == axis else 1.0 for place in range(len(x.shape)))
+            part = resolved._replace(output=output, scales=scales)
+            y = to.map(rounded, self._emit(to, y, part, self.nearest_mode))
+        return to.cast(y, x.dtype)
 
     def _lower_parts(
         self, to: Lowering, x: Value, roi: Value | None, scales: Value | None, sizes: Value | None
