@@ -1,4 +1,5 @@
 # requires: credsweeper==1.19.5
+import json
 from pathlib import Path
 
 from credsweeper.app import CredSweeper
@@ -7,4 +8,4 @@ from credsweeper.file_handler.files_provider import FilesProvider
 Path("code.py").write_text('password = "Tj3K!9sLq2#x"\ntoken = "AKIAQWERTYUIOPASDFGH"\nname = "admin"\n')
 sweeper = CredSweeper(json_filename="found.json", ml_threshold=0.0)
 sweeper.run(content_provider=FilesProvider(["code.py"]))
-result = Path("found.json").read_text()
+result = json.loads(Path("found.json").read_text())

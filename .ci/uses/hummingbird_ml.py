@@ -1,4 +1,4 @@
-# requires: hummingbird-ml==0.4.12, torch, scikit-learn<1.6, onnx, onnxscript
+# requires: hummingbird-ml==0.4.12, torch, scikit-learn<1.6, onnx, onnxscript>=0.7
 import numpy as np
 from hummingbird.ml import convert
 from sklearn.ensemble import GradientBoostingClassifier

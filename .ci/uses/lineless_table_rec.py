@@ -4,4 +4,4 @@ from _inputs import table
 from lineless_table_rec import LinelessTableRecognition
 
 cv2.imwrite("table.png", table())
-result = LinelessTableRecognition()("table.png")
+result = LinelessTableRecognition()("table.png")[0]

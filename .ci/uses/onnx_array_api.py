@@ -1,4 +1,4 @@
-# requires: onnx-array-api, onnxruntime
+# requires: onnx-array-api, onnxruntime, pandas
 import numpy as np
 import onnx
 from _inputs import network

@@ -1,4 +1,4 @@
-# requires: ultralytics, onnx, onnxslim, pillow
+# requires: ultralytics, torchvision, onnx, onnxslim, pillow
 import os
 
 os.environ["YOLO_AUTOINSTALL"] = "false"

@@ -215,7 +215,7 @@ class IOBinding:
         """What is bound, for runs. InvalidArgument if no output is."""
         if not self._outputs:
             raise InvalidArgument("At least one output should be requested: bind one with bind_output")
-        names, values = list(self._types), self._outputs.values()
+        names, values = [output.name for output in self._session.get_outputs()], self._outputs.values()
         given = [self._outputs.get(name) for name in names]
         targets = (
             [None if value is None else value.numpy() for value in given]

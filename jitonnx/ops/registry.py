@@ -20,7 +20,7 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ir.errors import GraphError
 from jitonnx.ir.operator import Operator, is_custom
 from jitonnx.ir.raw import RawNode
-from jitonnx.ir.schema import Schema, check_types, count_faults, schemas_in, schemas_of
+from jitonnx.ir.schema import LENIENT, Schema, check_types, count_faults, schemas_in, schemas_of
 from jitonnx.ops.base import FLOATS, NUMBERS, Elementwise
 from jitonnx.ops.composite import Composite
 from jitonnx.ops.operator_sets import Declared, OperatorSet, declared_in, other_version
@@ -297,6 +297,8 @@ def _parse_attributes(declaration: type[Operator], node: RawNode, where: str) ->
     known = {entry.name: entry for entry in fields(declaration)}  # type: ignore[arg-type]
     parsed = {}
     for name, value in node.attributes.items():
+        if name not in known and declaration.domain == "" and declaration.name in LENIENT:
+            continue
         if name not in known:
             public = [entry.name for entry in known.values() if not entry.metadata.get("internal")]
             raise GraphError(f"{where} has attribute {name!r}; {node.operator} knows {', '.join(public) or 'none'}")

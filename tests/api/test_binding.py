@@ -276,6 +276,19 @@ def test_every_run_has_outputs_of_its_own_and_any_shape() -> None:
         np.testing.assert_array_equal(array, np.full((rows, 3), rows + 1))
 
 
+def test_an_output_that_is_listed_twice() -> None:
+    """As onnxruntime's tests of GroupQueryAttention list theirs."""
+    y = tensor("y", ["n"])
+    made = InferenceSession(model([node("Neg", ["x"], ["y"])], [tensor("x", ["n"])], [y, y]))
+    binding, x = made.io_binding(), np.arange(4, dtype=np.float32)
+    place = OrtValue.ortvalue_from_numpy(np.zeros(4, np.float32))
+    binding.bind_cpu_input("x", x)
+    binding.bind_ortvalue_output("y", place)
+    for _ in range(2):
+        made.run_with_iobinding(binding)
+        np.testing.assert_array_equal(place.numpy(), -x)
+
+
 # ---------------------------------------------------------------------------------------------- where outputs go
 
 

@@ -164,7 +164,7 @@ def test_an_operator_of_a_domain_that_nobody_registered() -> None:
     model.graph.node[0].domain = "org.example"
     finding = found(model, "operators.foreign")
     assert finding.severity == "warning" and finding.refused
-    with pytest.raises(jitonnx.errors.Fail, match=r"org.example:Foo\(1\) is not a registered"):
+    with pytest.raises(jitonnx.errors.Fail, match=r"org.example:Foo\(-1\) is not a registered"):
         jitonnx.InferenceSession(model.SerializeToString())
 
 

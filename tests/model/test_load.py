@@ -417,3 +417,24 @@ def test_a_large_file_is_not_copied(tmp_path: Path) -> None:
     run = subprocess.run([sys.executable, "-c", MEASURE, path], capture_output=True, text=True, check=True)
     assert int(run.stdout) < 0.3 * path.stat().st_size
     assert evaluate(load(path).graph, {"x": np.array([1], np.float32)})[0][-1] == 6
+
+
+def test_attributes_that_onnxruntime_passes_over() -> None:
+    """Operators of ONNX's domain that it declares itself take any, as `epsion`, which exporters of BERT wrote."""
+    inputs = {"x": (2, 4), "scale": (4,)}
+    node = helper.make_node("LayerNormalization", list(inputs), ["y"], axis=-1, epsion=1e-5)
+    graph = helper.make_graph(
+        [node], "g", [tensor_input(name, shape) for name, shape in inputs.items()], [onnx.ValueInfoProto(name="y")]
+    )
+    for version in (13, 17):
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", version)], ir_version=8)
+        assert [one.operator.name for one in load(model).graph] == ["LayerNormalization"]
+
+
+def test_models_that_import_other_domains_alone() -> None:
+    """onnxruntime takes its newest operator set of ONNX's own domain for imported."""
+    graph = helper.make_graph(
+        [helper.make_node("Relu", ["x"], ["y"])], "g", [tensor_input("x")], [onnx.ValueInfoProto(name="y")]
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("com.microsoft", 1)], ir_version=8)
+    assert len(list(load(model).graph)) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from jitonnx.ops.onnx import NEWEST
 from jitonnx.ops.registry import canonical
 from jitonnx.proto import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
 from jitonnx.support.records import dataclass
@@ -20,7 +21,7 @@ class Opsets:
 
     A domain may be imported several times, also by both of its names: "All nodes in the graph will bind against the
     operator with the same-domain/same-op_type operator with the HIGHEST version in the referenced operator sets"
-    (onnx.proto).
+    (onnx.proto). A model that imports other domains alone has ONNX's newest operator set, as in onnxruntime.
     """
 
     versions: Mapping[str, int]
@@ -31,6 +32,8 @@ class Opsets:
         for entry in proto.opset_import:
             domain = canonical(entry.domain)
             versions[domain] = max(entry.version, versions.get(domain, entry.version))
+        if versions and isinstance(proto, ModelProto):
+            versions.setdefault("", NEWEST)
         return cls(versions)
 
 

@@ -311,7 +311,9 @@ class GroupQueryAttention(Operator):
         if self.sliding_window_cache:
             window = self.local_window_size
             if not context.demand_equal(maximum(before, window), before):
-                raise InferenceError(f"past_key has {before} rows; local_window_size is {window}: so many are needed")
+                raise InferenceError(
+                    f"past_key has {before} rows; sliding_window_cache needs {window}, the local_window_size"
+                )
             return _Sizes(batch, steps, depth, before, before, total)
         return _Sizes(batch, steps, depth, before, maximum(before, total), total)
 
