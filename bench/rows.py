@@ -68,7 +68,7 @@ CASES = {
 
 
 def open_batch(model: ModelProto) -> bytes:
-    """A model of the zoo with an open batch: sizes of Reshapes in front are taken from the input."""
+    """A model of the zoo with an open batch: Reshapes leave the size in front open."""
     for value in [*model.graph.input, *model.graph.output]:
         value.type.tensor_type.shape.dim[0].dim_param = "batch"
     del model.graph.value_info[:]
@@ -76,7 +76,7 @@ def open_batch(model: ModelProto) -> bytes:
     for one in model.graph.initializer:
         if one.name in shapes:
             sizes = numpy_helper.to_array(one).copy()
-            sizes[0] = 0
+            sizes[0] = -1
             one.CopyFrom(numpy_helper.from_array(sizes, one.name))
     return model.SerializeToString()
 
@@ -403,7 +403,7 @@ def measure_engines(names: list[str], counts: int | None, rounds: int, clock: Cl
             (folder / "rows").mkdir()
             write_parts(folder, 8)
             rows = best_way(theirs, path, case, folder).rows
-            for engine, ways in (("Ray Data", by_ray), ("Dask", by_dask)):
+            for engine, ways in (("Dask", by_dask), ("Ray Data", by_ray)):
                 turns = ways(path, case, rows)
                 seconds: dict[str, list[float]] = {turn: [] for turn in turns}
                 for _, (turn, take) in itertools.product(range(rounds), turns.items()):
@@ -482,7 +482,7 @@ def by_dask(path: Path, case: Case, rows: int) -> Pipelines:
         return {}
     shape = case.row["x"][1]
     random = dask.array.random.default_rng(0)
-    x = random.standard_normal((case.rows, *shape), np.float32, chunks=(-(-case.rows // 8), *shape)).persist()
+    x = random.standard_normal((case.rows, *shape), chunks=(-(-case.rows // 8), *shape)).astype(np.float32).persist()
     distributed.wait(x)
 
     def plain(block: np.ndarray, path: str, rows: int) -> np.ndarray:

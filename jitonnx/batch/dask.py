@@ -18,7 +18,7 @@ import distributed
 import numpy as np
 
 from jitonnx.batch.tables import Columns
-from jitonnx.batch.workers import Prediction, prepared, worker_of
+from jitonnx.batch.workers import MOST_ROWS, Prediction, prepared, worker_of
 from jitonnx.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -98,8 +98,10 @@ def predict_array(
 
 def _block(array: np.ndarray, where: Prediction | str, name: str) -> np.ndarray:
     session = worker_of(_found(where)).session
-    (made,) = session.run([name], {session.get_inputs()[0].name: array})
-    return np.asarray(made)
+    only = session.get_inputs()[0].name
+    cuts = range(0, max(1, len(array)), MOST_ROWS)  # the compiled model takes no more
+    made = [session.run([name], {only: array[begin : begin + MOST_ROWS]})[0] for begin in cuts]
+    return np.concatenate(made)
 
 
 def _partition(frame: pandas.DataFrame, where: Prediction | str) -> pandas.DataFrame:

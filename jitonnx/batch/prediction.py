@@ -208,7 +208,7 @@ def rates_of(run: Callable[[Arrays], Arrays], arrays: Arrays, sizes: Iterable[in
                 start = time.perf_counter()
                 run(given)
                 seconds.append(time.perf_counter() - start)
-                if seconds[-1] > _LONG_SECONDS:
+                if seconds[-1] > _TRIAL_SECONDS:
                     break
         except (RuntimeError, ValueError):  # a row that fails is found, and named, when it is its turn
             break

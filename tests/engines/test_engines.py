@@ -127,6 +127,9 @@ def test_dask_arrays(dask: Any) -> None:
     array = arrays.from_array(X, chunks=(1234, 3))
     np.testing.assert_array_equal(predict_array(array, MODEL).compute(), np.maximum(X, 0))
     np.testing.assert_allclose(predict_array(array, MODEL, output="s").compute(), X.sum(1), rtol=1e-5, atol=1e-6)
+    long = np.tile(X, (7, 1))  # blocks of more rows than the compiled model takes
+    made = predict_array(arrays.from_array(long, chunks=(len(long), 3)), MODEL).compute()
+    np.testing.assert_array_equal(made, np.maximum(long, 0))
     with pytest.raises(ValueError, match="whole rows"):
         predict_array(arrays.from_array(X, chunks=(1234, 1)), MODEL)
 
