@@ -14,7 +14,7 @@ from jitonnx.c_api.contexts import Attributes, KernelContext, KernelInfo, Port, 
 from jitonnx.c_api.errors import FAIL, Refused
 from jitonnx.c_api.table import POINTER, SIZE, TEXT, take_status
 from jitonnx.c_api.values import TensorTypeAndShapeInfo, element_type
-from jitonnx.ir.dtypes import DType
+from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.graph import Node, Value
 from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator, internal
@@ -77,6 +77,7 @@ class CustomOp:
     def __init__(self, address: int) -> None:
         self.address = address
         self._struct = _Struct.from_address(address)
+        self._functions: dict[str, Any] = {}
         self.version = self._struct.version
         self.name = (self.call("GetName", address) or b"").decode()
         provider = (self.call("GetExecutionProviderType", address) or b"").decode()
@@ -93,10 +94,13 @@ class CustomOp:
 
     def call(self, name: str, *arguments: Any) -> Any:
         """Call a function, without the global interpreter lock."""
-        pointer = getattr(self._struct, name)
-        if not pointer:
-            raise Refused(f"the operator has no function {name}", FAIL)
-        return _prototype(name)(pointer)(*arguments)
+        called = self._functions.get(name)
+        if called is None:
+            pointer = getattr(self._struct, name)
+            if not pointer:
+                raise Refused(f"the operator has no function {name}", FAIL)
+            called = self._functions[name] = _prototype(name)(pointer)
+        return called(*arguments)
 
     def _parameters(self, what: str) -> tuple[Parameter, ...]:
         address = self.address
@@ -271,7 +275,7 @@ class LibraryOperator(Operator):
         if kernel is None:
             kernel = self._made([_fed(array) for array in inputs], [])
         given = list(inputs) + [None] * (len(site.inputs) - len(inputs))
-        dtypes = [None if array is None else _fed(array).info.dtype for array in given]
+        dtypes = [None if array is None else of_numpy(array.dtype) for array in given]
         wanted = [kernel.one.output_type(place, dtypes) if name else None for place, name in enumerate(site.outputs)]
         try:
             results = kernel.run(given, wanted)
