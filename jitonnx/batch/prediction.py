@@ -52,7 +52,7 @@ class Plan(NamedTuple):
     threads: int
 
 
-def predict(
+def predict(  # noqa: PLR0913  (a call's options, by name)
     data: Any,
     model: str | os.PathLike[str] | bytes | InferenceSession,
     *,

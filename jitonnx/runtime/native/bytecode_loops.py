@@ -267,9 +267,7 @@ def _finish(module: llvm_ir.Module) -> None:
 def _loop_part(module: llvm_ir.Module) -> None:
     """A link that is a part of a loop; gives the number of the one that follows, -1 if Python has to look, or has
     ended it, and an exception is set."""
-    code = FunctionBuilder(
-        module, "i64 jitonnx_chain_loop_part(ptr chain, ptr link, ptr slots, ptr watch, i64 next)"
-    )
+    code = FunctionBuilder(module, "i64 jitonnx_chain_loop_part(ptr chain, ptr link, ptr slots, ptr watch, i64 next)")
     chain, link, slots, behind = code["chain"], code["link"], code["slots"], code["next"]
     kind = code.word(link, LINK, "kind")
     with code.if_then(code.equal(kind, Opcode.ENTER)):
