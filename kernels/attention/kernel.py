@@ -6,7 +6,8 @@
         for each row                                                  weights = exp(scale * scores + mask - largest)
         for each panel of v's columns, for each tile of rows          y = weights @ v / sum of weights
 
-Few query rows read k and v where they lie instead (`in_place`).
+Few query rows read k and v where they lie instead (`in_place`), and one row whose heads share k and v reads them once
+for all of these (`shared_heads`).
 All scores of a row are held at once, so the softmax is the exact one, in two passes over a row that stays in the cache.
 """
 
@@ -48,7 +49,7 @@ def build(spec: AttentionSpec, lanes: int, epilogue: Stage | None = None) -> Ker
     if any(width % lanes for width in spec.widths):
         raise ValueError(f"Bug: tiles {spec.widths} wide are not made of vectors of {lanes}")
 
-    def body(code: KernelBuilder, begin: SSAValue, end: SSAValue) -> None:
+    def each_head(code: KernelBuilder, begin: SSAValue, end: SSAValue) -> None:
         if spec.rounded:
             from jitonnx.kernels.attention.rounded import Rounded
 
@@ -57,7 +58,19 @@ def build(spec: AttentionSpec, lanes: int, epilogue: Stage | None = None) -> Ker
         else:
             Attention(code, spec, lanes, epilogue).emit(begin, end)
 
-    return body
+    def body(code: KernelBuilder, begin: SSAValue, end: SSAValue) -> None:
+        from jitonnx.kernels.attention.shared_heads import SharedHeads
+
+        if spec.rows == (1,):
+            SharedHeads(code, spec, lanes, epilogue).emit(begin, end)
+            return
+        with code.if_else(code.sizes(AttentionSizes).queries <= 1) as (one, several):
+            with one:
+                SharedHeads(code, spec, lanes, epilogue).emit(begin, end)
+            with several:
+                each_head(code, begin, end)
+
+    return each_head if spec.shared == 1 else body
 
 
 class Head(NamedTuple):
@@ -277,7 +290,7 @@ class Attention:
                 )
                 for n, part in enumerate(attention._parts(k))
             ]
-            emit_scores(code, parts, scores, attention.score_row, attention.lanes)
+            emit_scores(code, parts, height, scores, attention.score_row, attention.lanes)
 
         with self.code.loop(tiles) as tile:
             q = head.q.at(row_of(tile) * self.size.q_row)
@@ -291,8 +304,8 @@ class Attention:
 
         def write(attention: Attention, weights: Pointer, v: Pointer, seen: SSAValue, columns: SSAValue) -> None:
             rows = Matrix(v, attention.size.v_row, seen, columns)
-            results, row = attention.results, attention.score_row
-            emit_results(attention.code, weights, row, height, rows, results, width, attention.lanes)
+            results = Matrix(attention.results, attention.code.integer(width), rows.rows, columns)
+            emit_results(attention.code, weights, attention.score_row, height, rows, results, width, attention.lanes)
 
         name = f"results_in_place.{height}.{width}.{v.element.name.replace(' ', '_')}"
         self._function(name, [weights, v, seen, columns], write)

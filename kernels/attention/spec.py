@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from jitonnx.emit.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.parts.layouts import LINE
-from jitonnx.kernels.parts.sizes import larger, smaller
+from jitonnx.kernels.parts.sizes import below, larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
 from jitonnx.target import tuning
@@ -92,7 +92,7 @@ class AttentionSpec(KernelSpec):
     A row that sees nothing, or only -inf, is NaN, or 0 with `empty_rows_zero`.
 
     The epilogue's batch is batch * heads + head, its row the query row, its column that of v.
-    Task: a block of query rows of a head.
+    Task: a block of query rows of a head; of one row a group of `shared` heads.
     """
 
     rows: tuple[int, ...]
@@ -112,6 +112,9 @@ class AttentionSpec(KernelSpec):
     """What k and v lie as: float32, float16, bfloat16, int8 or int4. The latter are two a byte, each plus 8: byte i of
     a row has elements i and depth / 2 + i in its low and its high bits; strides are in bytes."""
 
+    shared: int = 1
+    """Heads with the same k and v of which a single query row is multiplied together: not where it is causal."""
+
     BUFFERS = AttentionBuffers
     SIZES = AttentionSizes
     PRESCHEDULED = True
@@ -121,6 +124,8 @@ class AttentionSpec(KernelSpec):
             raise ValueError(f"no attention kernel with a mask of kind {self.mask!r}")
         if self.stored not in STORED_BITS:
             raise ValueError(f"no attention kernel for keys and values of {self.stored}")
+        if self.shared > 1 and (self.causal or not self.in_place):
+            raise ValueError("Bug: heads are multiplied together where rows of k and v lie, and all keys are seen")
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -142,7 +147,10 @@ class AttentionSpec(KernelSpec):
             return 0
         if sizes.queries < self.rows[-1]:
             raise ValueError(f"Bug: attention with tiles of {self.rows} rows can't do {sizes.queries}")
-        return sizes.batch * sizes.heads * self.row_blocks(sizes)
+        each_head = sizes.batch * sizes.heads * self.row_blocks(sizes)
+        if self.shared == 1:
+            return each_head
+        return each_head - below(sizes.queries, 2) * (each_head - sizes.batch * (sizes.heads // self.shared))
 
     def packed_columns(self, columns: int) -> int:
         """Columns of all panels that `columns` columns are copied to."""
@@ -153,6 +161,15 @@ class AttentionSpec(KernelSpec):
 
     def scratch_bytes(self, sizes: AttentionSizes) -> int:
         """Panels of k and of v, a block's scores, a tile of results, a factor for each row."""
+        each_head = self._bytes_of_heads(sizes)
+        return each_head if self.shared == 1 else larger(each_head, 4 * self.shared_elements(sizes))
+
+    def shared_elements(self, sizes: AttentionSizes) -> int:
+        """Scores, results and a factor of each of the heads that are multiplied together."""
+        results = self.parts * self.packed_columns(sizes.value_depth // self.parts)
+        return self.shared * (self.packed_columns(sizes.keys) + PADDING + results + 1)
+
+    def _bytes_of_heads(self, sizes: AttentionSizes) -> int:
         keys, depth, value_depth = sizes.keys, sizes.depth, sizes.value_depth
         if self.rounded:
             k, v, q, scores, weights = self.rounded_bytes(keys, depth, value_depth)
@@ -190,6 +207,16 @@ class AttentionSpec(KernelSpec):
         return Work(pairs * (2 * columns + 20), sizes.batch * read * columns)
 
 
+def shared_heads(heads: int, kv_heads: int) -> int:
+    """How many heads of a group that shares k and v are multiplied together: so many that there is work for some
+    threads, too."""
+    if not 0 < kv_heads < heads or heads % kv_heads:
+        return 1
+    group = heads // kv_heads
+    fitting = (size for size in range(group, 0, -1) if group % size == 0)
+    return next(size for size in fitting if size == 1 or heads // size >= tuning.ATTENTION_GROUPS)
+
+
 def choose(  # noqa: PLR0913  (what decides, by name)
     queries: int | None,
     keys: int | None,
@@ -202,9 +229,11 @@ def choose(  # noqa: PLR0913  (what decides, by name)
     rows_lie: bool = False,
     rounded: bool = False,
     stored: str = "float32",
+    shared: int = 1,
 ) -> AttentionSpec:
     """The kernel for these extents; None: known only at run time. `rows_lie`: rows of k and v have unit
     stride. `rounded`: operands may be rounded to bfloat16 where that is faster. `stored`: what k and v lie as.
+    `shared`: what `shared_heads` gives, if that is known.
 
     With 32 registers a tile is 6 x 4 vectors (24 sums, 4 of k or v, one spread element of q), with 16 it is 6 x 2.
     Narrower tiles, and a height of 1, are compiled in only if the extents may need them.
@@ -228,7 +257,8 @@ def choose(  # noqa: PLR0913  (what decides, by name)
         rows = (tuning.ATTENTION_ROUNDED_ROWS, 1) if queries is None else (tuning.ATTENTION_ROUNDED_ROWS,)
         widths = tuple(sorted(set(used), reverse=True))
         in_place = queries is None
-        return AttentionSpec(rows, widths, mask, causal, empty_rows_zero, in_place, products, stored)
+        shared = shared if in_place and not causal else 1
+        return AttentionSpec(rows, widths, mask, causal, empty_rows_zero, in_place, products, stored, shared)
     in_place = rows_lie and (queries is None or queries <= tuning.ATTENTION_FEW_ROWS)
     if rows_lie and queries is not None:
         in_place = cheapest(
@@ -238,4 +268,5 @@ def choose(  # noqa: PLR0913  (what decides, by name)
             lambda in_place: "keys and values in place" if in_place else "keys and values copied to panels",
         )
     widths = tuple(sorted(set(used), reverse=True))
-    return AttentionSpec(rows, widths, mask, causal, empty_rows_zero, in_place, stored=stored)
+    shared = shared if in_place and not causal and (queries is None or queries == 1) else 1
+    return AttentionSpec(rows, widths, mask, causal, empty_rows_zero, in_place, stored=stored, shared=shared)

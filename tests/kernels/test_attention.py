@@ -11,7 +11,7 @@ import pytest
 from jitonnx.emit import types
 from jitonnx.emit.arguments import by_name
 from jitonnx.kernels.attention.kernel import build
-from jitonnx.kernels.attention.spec import AttentionSizes, AttentionSpec, choose
+from jitonnx.kernels.attention.spec import AttentionSizes, AttentionSpec, choose, shared_heads
 from jitonnx.kernels.normalization.spec import float_bits
 from jitonnx.kernels.parts.bfloat16 import rounded
 from jitonnx.target.machine import Target, host
@@ -233,6 +233,61 @@ def test_caches_of_integers(kind: str, target: Target) -> None:
             np.testing.assert_allclose(result, expected, rtol=2e-5, atol=4e-6 * largest)
             fixed = choose(queries, keys, depth + 6, target, rows_lie=rows_lie, stored=kind)
             np.testing.assert_allclose(run(p, fixed, target, lie=lie), expected, rtol=2e-5, atol=4e-6 * largest)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=IDS)
+@pytest.mark.parametrize("kind", ["float32", "float16", "bfloat16", "int8", "int4"])
+def test_heads_that_share_keys(kind: str, target: Target) -> None:
+    """One query row reads keys and values once for all heads of a group; several rows are done as without groups."""
+    mask = "float" if kind == "float32" else ""
+    options: dict[str, Any] = {"rows_lie": True, "stored": kind, "shared": 5, "mask": mask}
+    spec = general(target, **options)
+    assert spec.shared == 5
+    for kv_heads, queries, keys, depth in (
+        (1, 1, 1, 2),
+        (2, 1, 70, 34),
+        (1, 1, 33, 128),
+        (2, 1, 130, 64),
+        (1, 6, 9, 8),
+    ):
+        p = make(2, 5 * kv_heads, queries, keys, depth, depth + 6, kv_heads)
+        given, lie, largest = p, None, 1
+        if kind in ("int8", "int4"):
+            p, lie = in_integers(p, kind)
+            given, largest = p, 127 if kind == "int8" else 7
+        elif kind != "float32":
+            given, p = in_halves(p, kind)
+        else:
+            added = np.random.default_rng(0).random((2, 5 * kv_heads, queries, keys)).astype(np.float32)
+            given = p = p._replace(mask=added)
+        result = run(given, spec, target, lie=lie)
+        np.testing.assert_allclose(result, reference(p, spec), rtol=2e-5, atol=4e-6 * largest)
+
+
+def test_groups_of_heads_leave_work_for_threads() -> None:
+    assert [shared_heads(*pair) for pair in ((32, 8), (32, 4), (8, 2), (8, 1), (7, 1), (8, 8), (0, 0), (7, 2))] == [
+        *(4, 8, 2, 2, 1, 1, 1, 1)
+    ]
+    p = make(2, 8, 1, 70, 34, kv_heads=2)
+    check(p, general(host(), rows_lie=True, shared=2), host())
+
+
+def test_heads_that_share_keys_of_one_query_row() -> None:
+    spec = choose(1, None, None, host(), rows_lie=True, shared=3)
+    assert spec.rows == (1,) and choose(2, None, None, host(), rows_lie=True, shared=3).shared == 1
+    check(make(2, 6, 1, 70, 34, kv_heads=2), spec, host())
+
+
+def test_heads_that_share_keys_through_an_epilogue() -> None:
+    lanes = host().lanes(4)
+
+    def add_residual(code, x, batch, row, column, active):
+        return x + code.buffer(5, types.float32).load((batch + row) * 24 + column, lanes, active)
+
+    p, spec = make(2, 6, 1, 37, 24, kv_heads=2), general(host(), rows_lie=True, shared=3)
+    residual = np.random.default_rng(0).standard_normal((2, 1, 6 * 24)).astype(np.float32)
+    y = run(p, spec, host(), epilogue=add_residual, others=[residual])
+    np.testing.assert_allclose(y, reference(p, spec) + residual, rtol=1e-5, atol=3e-6)
 
 
 @needs_packing_target

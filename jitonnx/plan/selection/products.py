@@ -13,7 +13,7 @@ from jitonnx.ir.computation import computations as c
 from jitonnx.ir.computation.lowering import Statement
 from jitonnx.ir.dims import DimLike, concrete, evaluate, known, product, usual, variables
 from jitonnx.ir.dtypes import HALVES, DType
-from jitonnx.kernels.attention.spec import AttentionBuffers, AttentionSizes
+from jitonnx.kernels.attention.spec import AttentionBuffers, AttentionSizes, shared_heads
 from jitonnx.kernels.attention.spec import choose as choose_attention
 from jitonnx.kernels.gemm.blas import BlasBuffers, BlasGiven, BlasSpec
 from jitonnx.kernels.gemm.choose import GemmExtents, choose_gemm, stored_type
@@ -271,6 +271,7 @@ def attention(planner: Planner, group: Group, statement: Statement) -> None:
         rows_lie=k.strides[3] == 1 and v.strides[3] == 1,
         rounded=planner.rounds_products,
         stored=_STORED[k.dtype],
+        shared=shared_heads(concrete(heads) or 0, concrete(k.shape[1]) or 0),
     )
     sizes = AttentionSizes(
         batch=batch,
