@@ -596,8 +596,13 @@ class Engine(ModelEngine):
         assumptions = self.graph.assumptions
         broken = [pair for pair in assumptions if self._inputs_tell(pair) and not holds(pair, sizes)]
         if broken and all(map(assumptions.demanded_by, broken)):
+            assert self._source is not None
             a, b = pair = broken[0]
-            raise self._misfit(shapes, variables(a) | variables(b), f"{assumptions.demanded_by(pair)} needs {a} = {b}")
+            try:  # what is demanded may rest on what was assumed, as that an axis divides into equal parts
+                specialise(self._source, self._types_of(shapes))
+            except GraphError as error:
+                needed = f"{assumptions.demanded_by(pair)} needs {a} = {b}"
+                raise self._misfit(shapes, variables(a) | variables(b), needed) from error
 
     def _misfit(self, shapes: Shapes, names: Collection[str], why: object) -> InvalidArgument:
         """The error for inputs of sizes that a node has no meaning for. names: the dimension variables to blame."""

@@ -332,3 +332,15 @@ def test_models_that_fit_no_usual_sizes(kind: str) -> None:
             x.reshape(-1)[9:] = 0
         feeds += [{"x": x, "t": np.array(True)}, {"x": x, "t": np.array(False)}]
     check(source, feeds)
+
+
+@pytest.mark.parametrize("size", [7, 0, 3, 1])
+def test_a_demand_that_rests_on_an_assumption(size: int) -> None:
+    """Parts of an even axis differ from it unless they are empty; of one element, the first part is all of it."""
+    nodes = "v = Slice(x, start, end, axis, step) p, q = Split<axis=-1, num_outputs=2>(v) y = Concat<axis=0>(v, p)"
+    constants = {"start": np.array([3]), "end": np.array([1]), "axis": np.array([-1]), "step": np.array([-2])}
+    session = jitonnx.InferenceSession(parsed(f"(float[5,n] x) => (float[p,q] y) {{ {nodes} }}", **constants))
+    for n in (size, 5, 2):  # onnxruntime refuses parts without elements
+        x = np.arange(5 * n, dtype=np.float32).reshape(5, n)
+        (found,) = session.run(None, {"x": x})
+        np.testing.assert_array_equal(found, np.concatenate([x[:, 3:1:-2]] * 2))
