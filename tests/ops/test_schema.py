@@ -18,18 +18,25 @@ from jitonnx.ir.schema import schemas_in
 from jitonnx.model import load
 from jitonnx.ops.generate import short_type
 from jitonnx.ops.registry import FOLDERS
+from tests.ops.harness import has_onnxruntime
 from tests.ops.test_registry import schemas
+
+OF_THE_NEWEST = "com.microsoft"
+"""Its operators are those of the newest onnxruntime, with which `.ci/run` calls these tests, too."""
 
 
 def test_the_tables_are_up_to_date() -> None:
     ran = subprocess.run([sys.executable, "-m", "jitonnx.ops.generate", "--check"], capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    stale = [line for line in ran.stdout.splitlines() if line.endswith(".py")]
+    if not has_onnxruntime("1.32"):
+        stale = [line for line in stale if FOLDERS[OF_THE_NEWEST] not in line]
+    assert not stale and not ran.stderr, ran.stdout + ran.stderr
 
 
 @pytest.mark.conformance("mapping")
 def test_every_version_of_onnx_is_there() -> None:
     for (domain, name), versions in schemas().items():
-        if domain in FOLDERS:
+        if domain in FOLDERS and (domain != OF_THE_NEWEST or has_onnxruntime("1.32")):
             found = {schema.version: schema for schema in schemas_in(f"jitonnx.ops.{FOLDERS[domain]}", domain, name)}
             assert set(found) == set(versions)
             for version, theirs in versions.items():

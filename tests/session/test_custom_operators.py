@@ -191,7 +191,7 @@ def test_an_operator_that_gives_a_sequence() -> None:
 def test_sessions_without_it_refuse_the_model_and_say_what_there_is() -> None:
     data = model([node("Swoosh", ["x"], ["y"])])
     InferenceSession(data, options())
-    with pytest.raises(errors.Fail, match=r"test.custom:Swoosh\(1\) is not a registered.*domains.*com.microsoft"):
+    with pytest.raises(errors.Fail, match=r"test.custom:Swoosh\(-1\) is not a registered.*domains.*com.microsoft"):
         InferenceSession(data)
     with pytest.raises(errors.Fail, match=r"the operators of test.custom that are registered are Affine"):
         InferenceSession(data, options(Affine))

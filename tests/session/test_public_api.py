@@ -124,6 +124,7 @@ SESSION = [
     "set_tuning_results",
     "shape_ends",
     "title",
+    "tuning",
     "wait_until_compiled",
 ]
 
