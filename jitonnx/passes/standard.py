@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ from jitonnx.ops.onnx.identity import Identity
 from jitonnx.ops.onnx.logic import Less, Where
 from jitonnx.ops.onnx.normalization import BatchNormalization, GroupNormalization
 from jitonnx.ops.onnx.one_hot import OneHot
+from jitonnx.ops.onnx.pooling import AveragePool
 from jitonnx.ops.onnx.resize import Resize, Upsample
 from jitonnx.ops.onnx.scatter import Scatter, ScatterElements
 from jitonnx.ops.onnx.shape import Expand, Flatten, Reshape, Shape
@@ -369,7 +371,16 @@ def _group_normalization(nodes: _Nodes) -> None:
     nodes.substitute(nodes.add(nodes.like(GroupNormalization, by_group=False), x, *repeated))
 
 
+def _average_pool(nodes: _Nodes) -> None:
+    """The order of sums is that of the newest version."""
+    operator = nodes.node.operator
+    assert isinstance(operator, AveragePool)
+    if operator.by_columns:
+        nodes.substitute(nodes.add(replace(operator, by_columns=False), *nodes.node.inputs))
+
+
 _FORMS: dict[type[Operator], Callable[[_Nodes], None]] = {
+    AveragePool: _average_pool,
     BatchNormalization: _batch_normalization,
     Dropout: _dropout,
     GroupNormalization: _group_normalization,

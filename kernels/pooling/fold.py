@@ -6,10 +6,6 @@ from jitonnx.emit.builder import KernelBuilder
 from jitonnx.emit.mathematics.vecmath import pow
 from jitonnx.emit.ssa import SSAValue, absolute, select, sqrt
 
-LONGEST_STRIDE_BY_COLUMNS = 2
-"""Strides along the width up to which averages are sums of columns; at longer ones they are summed row by row: as
-onnxruntime does it (MLAS, pooling.cpp), whose vectors take strides up to this."""
-
 
 def step(kind: str, power: int, total: SSAValue, x: SSAValue) -> SSAValue:
     """The fold's next value: of a maximum, of a sum, or of a sum of powers of magnitudes."""

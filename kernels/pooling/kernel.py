@@ -13,9 +13,15 @@ from jitonnx.emit.epilogue import Epilogue, Stage
 from jitonnx.emit.half import unwiden_bfloat16_apart, widen_bfloat16_apart
 from jitonnx.emit.simd import convert
 from jitonnx.emit.ssa import SSAValue, select
-from jitonnx.kernels.pooling.fold import LONGEST_STRIDE_BY_COLUMNS, root, step
+from jitonnx.kernels.pooling.fold import root, step
 from jitonnx.kernels.pooling.planes import Planes
-from jitonnx.kernels.pooling.spec import PoolBuffers, PoolPlanesSpec, PoolSizes, PoolSpec
+from jitonnx.kernels.pooling.spec import (
+    LONGEST_STRIDE_BY_COLUMNS,
+    PoolBuffers,
+    PoolPlanesSpec,
+    PoolSizes,
+    PoolSpec,
+)
 from jitonnx.support.records import NamedTuple
 
 _AXES = ("depth", "height", "width")
@@ -167,7 +173,7 @@ class _Pixel:
         def take(index: SSAValue) -> None:
             total.set(step(kind, self.spec.power, total.get(), self._loaded(index, lanes, mask)))
 
-        if kind == "average":
+        if self.spec.by_columns:
             stride = _size(self.code, f"stride_{_AXES[-1]}")
             with self.code.if_else(stride <= LONGEST_STRIDE_BY_COLUMNS) as (by_columns, by_rows):
                 with by_columns:

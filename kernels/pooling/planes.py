@@ -12,7 +12,7 @@ from jitonnx.emit.epilogue import Epilogue
 from jitonnx.emit.ssa import SSAValue, narrow, select, to_float
 from jitonnx.kernels.parts.layouts import UnaryBuffers
 from jitonnx.kernels.parts.planes import each_block_of_rows
-from jitonnx.kernels.pooling.fold import LONGEST_STRIDE_BY_COLUMNS, root, step
+from jitonnx.kernels.pooling.fold import root, step
 from jitonnx.kernels.pooling.spec import PoolPlanesSizes, PoolPlanesSpec
 
 
@@ -130,7 +130,7 @@ class Planes:
         if spec.kind == "max":
             totals = [[self._tap(window.at(number * pitch), 0, {})] for number in range(count)]
         else:
-            totals = [[self._zero(self.lanes)] * (width if self._by_columns else 1)] * count
+            totals = [[self._zero(self.lanes)] * (width if self.spec.by_columns else 1)] * count
         for row in range(height + count - 1):  # where rows are made together, windows move by one
             loaded: dict[int, list[SSAValue]] = {}
             taps = [self._tap(window.at(row * pitch), tap, loaded) for tap in range(width)]
@@ -147,7 +147,7 @@ class Planes:
             total.set(step(self.spec.kind, self.spec.power, total.get(), x))
 
         total = code.variable(self._tap(window, 0, {}) if self.spec.kind == "max" else zero)
-        if not self._by_columns:
+        if not self.spec.by_columns:
             with code.loop(size.kernel_height) as down, code.loop(size.kernel_width) as across:
                 take(total, down, across)
             return total.get()
@@ -158,12 +158,6 @@ class Planes:
                 take(column, down, across)
             total.set(total.get() + column.get())
         return total.get()
-
-    @property
-    def _by_columns(self) -> bool:
-        """Whether the columns of a window are added up first, then these sums: the order in which onnxruntime adds at
-        such strides, where the last place decides what becomes of means of integers half way between two."""
-        return self.spec.kind == "average" and self.spec.stride <= LONGEST_STRIDE_BY_COLUMNS
 
     def _with_row(self, totals: list[SSAValue], taps: list[SSAValue]) -> list[SSAValue]:
         """What is folded so far, with a row of the window: one value, or one of each column."""

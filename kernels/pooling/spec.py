@@ -70,7 +70,8 @@ class PoolSpec(KernelSpec):
     as in ONNX's reference and in onnxruntime's MaxPool with indices; onnxruntime's without indices depends on its
     vectors. A window that lies in the padding altogether gives the lowest number.
 
-    Average: sums of columns one after the other, or at strides beyond `LONGEST_STRIDE_BY_COLUMNS` all taps in a row.
+    Average: taps are added up row by row; `by_columns`, sums of columns one after the other at strides up to
+    `LONGEST_STRIDE_BY_COLUMNS`.
     """
 
     kind: str
@@ -83,6 +84,7 @@ class PoolSpec(KernelSpec):
     """Average only: divide by the number of taps within the padded x, not within x."""
     power: int = 2
     """Lp only: the exponent p >= 1."""
+    by_columns: bool = False
     long_pixels: bool = True
     """Whether an epilogue finds its operands for columns beyond the channels too, as those of the next pixels: pixels
     of a row are then made as one where windows move by one. A single channel would else fill one lane."""
@@ -116,6 +118,9 @@ class PoolSpec(KernelSpec):
         return Work(outputs * window, item * (inputs + outputs) + 8 * outputs * self.with_indices)
 
 
+LONGEST_STRIDE_BY_COLUMNS = 2
+"""Strides along the width up to which averages that go by columns do so; at longer ones all taps are added in a row: as
+in onnxruntime (MLAS, pooling.cpp), whose vectors take strides up to this."""
 PLANE_STRIDES = (1, 2, 3, 4)
 """Strides along the width for which planes have a kernel: shuffles take outputs out of so many vectors."""
 
@@ -164,6 +169,7 @@ class PoolPlanesSpec(KernelSpec):
     kind: str
     count_include_pad: bool
     power: int
+    by_columns: bool
     stride: int
     """It is the stride along the width, one of PLANE_STRIDES."""
     window: tuple[int, int] = (0, 0)
@@ -211,18 +217,31 @@ def _whole_vectors(elements: int) -> int:
 
 
 def choose_planes(
-    kind: str, window: tuple[int, int], strides: tuple[int, int], *, count_include_pad: bool = False, power: int = 2
+    kind: str,
+    window: tuple[int, int],
+    strides: tuple[int, int],
+    *,
+    count_include_pad: bool = False,
+    power: int = 2,
+    by_columns: bool = False,
 ) -> PoolPlanesSpec:
     """The spec for pooling planes with windows of this height and width; unused fields have their defaults."""
     include, power = count_include_pad and kind == "average", power if kind == "lp" else 2
+    by_columns = by_columns and kind == "average" and strides[1] <= LONGEST_STRIDE_BY_COLUMNS
     if max(window) > _UNROLLED:
-        return PoolPlanesSpec(kind, include, power, strides[1])
+        return PoolPlanesSpec(kind, include, power, by_columns, strides[1])
     rows = _ROWS_TOGETHER if window[0] > 1 and strides[0] == 1 else 1
-    return PoolPlanesSpec(kind, include, power, strides[1], window, rows)
+    return PoolPlanesSpec(kind, include, power, by_columns, strides[1], window, rows)
 
 
 def choose(
-    kind: str, element: str = "float32", *, with_indices: bool = False, count_include_pad: bool = False, power: int = 2
+    kind: str,
+    element: str = "float32",
+    *,
+    with_indices: bool = False,
+    count_include_pad: bool = False,
+    power: int = 2,
+    by_columns: bool = False,
 ) -> PoolSpec:
     """The spec for a pooling node. The window's sizes are arguments: one kernel serves them all at the same speed.
 
@@ -234,4 +253,5 @@ def choose(
         with_indices and kind == "max",
         count_include_pad and kind == "average",
         power if kind == "lp" else 2,
+        by_columns and kind == "average",
     )

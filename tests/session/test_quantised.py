@@ -341,6 +341,7 @@ def test_blocks_give_the_integers_of_onnxruntime(block: Any, kind: Any) -> None:
 
 @pytest.mark.parametrize("kind", [np.uint8, np.int8])
 @pytest.mark.parametrize("behind", ["an image", "a convolution"])
+@pytest.mark.parametrize("opset", [18, 22])
 @pytest.mark.parametrize(
     "window",
     [
@@ -352,15 +353,15 @@ def test_blocks_give_the_integers_of_onnxruntime(block: Any, kind: Any) -> None:
     ],
     ids=lambda window: "x".join(map(str, window["kernel_shape"])),
 )
-def test_means_that_keep_their_scale(window: dict[str, Any], behind: str, kind: Any) -> None:
-    """Of an even number of integers, some lie half way between two: the order of the sums of float32 tells which it
-    becomes, in planes and channels-last. (From opset 19 on onnxruntime adds in another order.)"""
+def test_means_that_keep_their_scale(window: dict[str, Any], opset: int, behind: str, kind: Any) -> None:
+    """Of an even number of integers, some lie half way between two: the order of the sums of float32, which is another
+    from opset 19 on, tells which it becomes, in planes and channels-last."""
     author, shape, zero = Author(), (1, 8, 29, 32), 125 if kind is np.uint8 else -7
     x = author.quantised("x", 0.0894372, zero, kind)
     if behind == "a convolution":
         x = author.quantised(_convolved(author, x, 0.0894372, 16, 8, 1, 1), 0.0894372, zero, kind)
     y = author.quantised(author.op("AveragePool", x, **window), 0.0894372, zero, kind)
-    imports = [helper.make_opsetid("", 18)]
+    imports = [helper.make_opsetid("", opset)]
     contents = model(author.nodes, [tensor("x", shape)], [tensor(y, None)], author.constants, opset_imports=imports)
     feeds = {"x": 4 * normal(*shape)}
     expected, _ = (session.run(None, feeds)[0] for session in at_levels(contents))

@@ -506,7 +506,8 @@ class Pool(Computation):
     """x [N, C, spatial...] pooled over windows to spatial size `output`. kind: max, average or lp (with exponent p).
 
     Windows reach into the padding; average counts it only if count_include_pad. A second output of max: the index of
-    the element taken, in the flattened operand (column-major in the spatial axes if storage_order is 1).
+    the element taken, in the flattened operand (column-major in the spatial axes if storage_order is 1). Sums go
+    through a window row by row; by_columns, columns are added up first where strides are short.
     """
 
     kind: PoolKind
@@ -519,6 +520,7 @@ class Pool(Computation):
     count_include_pad: bool
     p: int
     storage_order: int
+    by_columns: bool
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from jitonnx.ir.computation.lowering import Lowering
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.inference import EXACT, InferenceContext
-from jitonnx.ir.operator import InferenceError, Operator
+from jitonnx.ir.operator import InferenceError, Operator, internal
+from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import Shape, TensorType
 from jitonnx.ops.base import lower_halves, widen
 from jitonnx.ops.windows import WindowAttributes, Windows, padded, per_axis, slide, spatial_rank, tap_slices
@@ -48,10 +49,11 @@ class _Pool(Operator):
         count_include_pad: bool = False,
         p: int = 2,
         storage_order: int = 0,
+        by_columns: bool = False,
     ) -> c.Pool:
         windows = self._windows(context, x.shape)
         geometry = (windows.kernel, windows.strides, windows.dilations, windows.before, windows.after, windows.output)
-        return c.Pool(kind, *geometry, count_include_pad, p, storage_order)
+        return c.Pool(kind, *geometry, count_include_pad, p, storage_order, by_columns)
 
 
 class MaxPool(_Pool):
@@ -93,6 +95,13 @@ class AveragePool(_Pool):
     """The mean of each window, over the elements in X or, with count_include_pad, over those in the padded X."""
 
     count_include_pad: bool = False
+    by_columns: bool = internal(default=False)
+    """Before version 19, whose kernel of onnxruntime (MLAS, pooling.cpp) adds up the columns of a window first at short
+    strides; the newer one goes row by row. The last place decides where means of integers are half way between two."""
+
+    @classmethod
+    def upgrade(cls, node: RawNode) -> None:
+        node.attributes["by_columns"] = node.version < 19
 
     def infer(self, context: InferenceContext, x: Value) -> TensorType:
         return self._type(context, x)
@@ -114,9 +123,8 @@ class AveragePool(_Pool):
 
     @lower_halves
     def lower(self, to: Lowering, x: Value) -> Value:
-        return to.emit(
-            self._computation(to.context, "average", x, count_include_pad=self.count_include_pad), (x,), to.type
-        )
+        options = {"count_include_pad": self.count_include_pad, "by_columns": self.by_columns}
+        return to.emit(self._computation(to.context, "average", x, **options), (x,), to.type)
 
 
 def _window_sum(x: np.ndarray, windows: Windows) -> np.ndarray:

@@ -70,6 +70,7 @@ def _pool_channels_last(planner: Planner, group: Group, statement: Statement) ->
         with_indices=bool(indices),
         count_include_pad=computation.count_include_pad,
         power=computation.p,
+        by_columns=computation.by_columns,
     )
     rows = _pixels_as_columns if y.shape[1] == 1 else pixel_strides
     spec = replace(spec, long_pixels=_takes_long_pixels(planner, group))
@@ -123,7 +124,12 @@ def _pool_planes(planner: Planner, group: Group, computation: c.Pool, x: Strided
     y = planner.place(group.output) if bound else planner.temporary(group.output.shape, group.output.dtype)
     window, strides = pair(computation.kernel, 1), pair(computation.strides, 1)
     spec = choose_planes(
-        computation.kind, window, strides, count_include_pad=computation.count_include_pad, power=computation.p
+        computation.kind,
+        window,
+        strides,
+        count_include_pad=computation.count_include_pad,
+        power=computation.p,
+        by_columns=computation.by_columns,
     )
     sizes = PoolPlanesGiven(
         **planes_to_planes(x, y),
