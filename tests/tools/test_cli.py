@@ -402,3 +402,17 @@ def test_ranges_that_are_refused(
     with pytest.raises(SystemExit):
         main([command, relu_add, *(["-o", "out"] if command == "compile" else []), *argument])
     assert text in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments, key, text",
+    [(["--api-key", "secret"], "", "--api-key means nothing"), ([], "secret", "JITONNX_API_KEY")],
+    ids=["an option", "the environment"],
+)
+def test_serving_a_file_asks_for_no_key(
+    relu_add: str, arguments: list[str], key: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The protocol has none: who wants one is told, and is not served without."""
+    monkeypatch.setenv("JITONNX_API_KEY", key)
+    with pytest.raises(SystemExit, match=text):
+        main(["serve", relu_add, *arguments])

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 _OF_FOLDERS = {"api_key": "--api-key"}
+_KEY = "JITONNX_API_KEY"
 _OF_FILES = {"artifact": "--artifact", "grpc_port": "--grpc-port", "delay": "--delay", "warm_up": "--warm-up"}
 """Options that one kind of model has, by their names in the parser."""
 
@@ -90,6 +91,11 @@ def main(options: argparse.Namespace) -> None:
         if getattr(options, attribute) is not None:
             kind = "a folder is served" if is_folder else "a file is served"
             raise SystemExit(f"{option} means nothing where {kind}")
+    if not is_folder and os.environ.get(_KEY):
+        raise SystemExit(
+            f"the Open Inference Protocol knows no keys, and the environment has one in {_KEY}, so clients without it "
+            "are not to be answered: unset it, and put a proxy that asks for it in front of the server"
+        )
     if is_folder:
         _serve_folder(options)
     else:
@@ -106,7 +112,7 @@ def _serve_folder(options: argparse.Namespace) -> None:
         name=options.name,
         threads=options.threads,
         shutdown_seconds=options.shutdown_seconds,
-        api_key=options.api_key or os.environ.get("JITONNX_API_KEY"),
+        api_key=options.api_key or os.environ.get(_KEY),
         most_waiting=options.most_waiting or 256,
         max_batch_size=options.batch,
     )
