@@ -226,6 +226,8 @@ def _winograd_shares(
     if not own or not own_outputs or not out_sizes or any(0 in size for size in out_sizes):
         return {None: 1.0}
     taps = _read_taps(shape)
+    if 0 in taps:  # all that it would read is padding
+        return {None: 1.0}
     costs = [_winograd_costs(shape, taps, size, target) for size in out_sizes]
     least = [min(of_size.values()) for of_size in costs]
     return {spec: max(of_size[spec] / best for of_size, best in zip(costs, least, strict=True)) for spec in costs[0]}

@@ -344,3 +344,12 @@ def test_a_demand_that_rests_on_an_assumption(size: int) -> None:
         x = np.arange(5 * n, dtype=np.float32).reshape(5, n)
         (found,) = session.run(None, {"x": x})
         np.testing.assert_array_equal(found, np.concatenate([x[:, 3:1:-2]] * 2))
+
+
+@pytest.mark.parametrize("size, dilation, pads", [((2, 2), 9, [3, 3, 16, 16]), ((1, 1), 4, [2, 2, 6, 6])])
+def test_a_convolution_that_reads_padding_alone(size: tuple[int, int], dilation: int, pads: list[int]) -> None:
+    """Its kernel is chosen by how many taps read anything."""
+    weights = np.random.default_rng(0).standard_normal((16, 16, 3, 3), np.float32)
+    nodes = f"y = Conv<dilations=[{dilation},{dilation}], pads={pads}>(x, w)"
+    text = f"(float[1,16,{size[0]},{size[1]}] x) => (float[a,b,c,d] y) {{ {nodes} }}"
+    check(parsed(text, w=weights), [{"x": np.ones((1, 16, *size), np.float32)}])
