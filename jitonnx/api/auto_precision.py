@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jitonnx.api.arguments import thread_count
-from jitonnx.api.entries import CALIBRATION, COMPILE, CPU_NAME, PRECISION, PRECISION_BOUND, TUNE, asks_for_artifact
+from jitonnx.api.entries import (
+    CALIBRATION,
+    COMPILE,
+    CPU_NAME,
+    PRECISION,
+    PRECISION_BOUND,
+    TUNE,
+    asks_for_artifact,
+    calibration_paths,
+)
 from jitonnx.api.inputs import stored_feeds
 from jitonnx.api.saved import model_cache
 from jitonnx.errors import InvalidArgument
@@ -151,15 +160,12 @@ def _bound(options: SessionOptions) -> float:
 
 
 def _paths(options: SessionOptions) -> list[Path]:
-    paths = [Path(text) for text in (options.entry(CALIBRATION) or "").split(";") if text]
+    paths = list(map(Path, calibration_paths(options)))
     if not paths:
         raise InvalidArgument(
             f"{PRECISION} is 'auto': give the session configuration entry {CALIBRATION}, .npz files of inputs by name "
             "(numpy.savez writes them) with ';' between them, on which the error is measured"
         )
-    for path in paths:
-        if not path.is_file():
-            raise InvalidArgument(f"the session configuration entry {CALIBRATION} names {path}, which is no file")
     return paths
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from jitonnx.engine.programs import PROGRAM_BYTES
@@ -96,3 +97,12 @@ def program_bytes(options: SessionOptions) -> int:
             f"the session configuration entry {PROGRAM_MEGABYTES} is {text!r}; give a number of megabytes above 0"
         )
     return int(text) << 20
+
+
+def calibration_paths(options: SessionOptions) -> list[str]:
+    """The .npz files of inputs that are to be measured on. InvalidArgument for what is no file."""
+    paths = [path for path in (options.entry(CALIBRATION) or "").split(";") if path]
+    for path in paths:
+        if not os.path.isfile(path):
+            raise InvalidArgument(f"the session configuration entry {CALIBRATION} names {path}, which is no file")
+    return paths

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jitonnx.api.entries import CALIBRATION, COMPILE, CPU_NAME, TUNE
+from jitonnx.api.entries import COMPILE, CPU_NAME, TUNE, calibration_paths
 from jitonnx.api.inputs import choose_shapes, random_feeds, stored_feeds
 from jitonnx.engine.pipeline import CompileMode, Settings
 from jitonnx.engine.tuning import Tuned, tune
@@ -41,16 +41,13 @@ def tuned(model: Model, options: SessionOptions, settings: Settings, cache: Kern
         raise InvalidArgument(
             f"{TUNE} compiles the model before its first run: {COMPILE} cannot be {options.entry(COMPILE)!r} besides"
         )
-    paths = [path for path in (options.entry(CALIBRATION) or "").split(";") if path]
+    paths = calibration_paths(options)
 
     def feeds(usual: Mapping[str, Sequence[int | None]]) -> list[np.ndarray]:
-        if paths:
-            given: Mapping[str, np.ndarray] = stored_feeds(paths[0])
-            shapes = {name: array.shape for name, array in given.items()}
-        else:
-            given, shapes = {}, {}
+        given = stored_feeds(paths[0]) if paths else {}
+        shapes = {name: array.shape for name, array in given.items()}
         chosen = choose_shapes(model.inputs, shapes, usual=usual).shapes
-        made = random_feeds([entry for entry in model.inputs if entry.name not in given], chosen) | dict(given)
+        made = random_feeds([entry for entry in model.inputs if entry.name not in given], chosen) | given
         return [np.asarray(made[entry.name], entry.dtype.numpy) for entry in model.inputs if entry.dtype is not None]
 
     found = tune(model.graph, settings, cache, feeds, seconds)

@@ -152,23 +152,30 @@ class _Variant:
         return self.engine.serving(tuple([shape_of(array) for array in inputs]))
 
 
+def _in_turns(
+    usual: _Variant, other: _Variant, inputs: Sequence[np.ndarray], turns: int
+) -> tuple[tuple[dict[Problem, float], float], ...]:
+    """The least of what `_Variant.seconds` gives of both, which take turns."""
+    found: tuple[list[tuple[dict[Problem, float], float]], ...] = ([], [])
+    for _ in range(turns):
+        for variant, each in zip((usual, other), found, strict=True):
+            each.append(variant.seconds(inputs))
+    return tuple(
+        ({problem: min(of[problem] for of, _ in each) for problem in each[0][0]}, min(whole for _, whole in each))
+        for each in found
+    )
+
+
 def _compared(usual: _Variant, other: _Variant, inputs: Sequence[np.ndarray]) -> dict[Problem, float]:
     """The time of each choice's calls in the other variant over that in the usual one."""
-    times: tuple[list[dict[Problem, float]], ...] = ([], [])
-    for _ in range(TURNS):
-        for variant, each in zip((usual, other), times, strict=True):
-            each.append(variant.seconds(inputs)[0])
-    least = [{problem: min(one[problem] for one in each) for problem in each[0]} for each in times]
-    return {problem: least[1][problem] / taken for problem, taken in least[0].items() if taken and problem in least[1]}
+    (before, _), (after, _) = _in_turns(usual, other, inputs, TURNS)
+    return {problem: after[problem] / taken for problem, taken in before.items() if taken and problem in after}
 
 
 def _share(usual: _Variant, other: _Variant, inputs: Sequence[np.ndarray]) -> float:
     """The time of all calls of a run of the other variant over that of the usual one."""
-    times: tuple[list[float], ...] = ([], [])
-    for _ in range(2 * TURNS):
-        for variant, each in zip((usual, other), times, strict=True):
-            each.append(variant.seconds(inputs)[1])
-    return min(times[1]) / min(times[0]) if min(times[0]) else 1.0
+    (_, before), (_, after) = _in_turns(usual, other, inputs, 2 * TURNS)
+    return after / before if before else 1.0
 
 
 def _settled(choice: Choice, shares: Mapping[str, float]) -> Measured:

@@ -96,6 +96,20 @@ class _Spec(KernelSpec):
         return Work(2 * ways, ways * 4 + sizes.rows * (sizes.features + sizes.targets) * item)
 
 
+@dataclass(frozen=True)
+class _AlikeSpec(_Spec):
+    """Trees whose nodes all compare alike, in float32: x `relation` threshold leads to the second child. mixed: whether
+    a missing value leads there from some nodes and not from others."""
+
+    relation: str = "gt"
+    mixed: bool = False
+
+    def __post_init__(self) -> None:
+        _check(self.aggregate, self.leaves)
+        if self.relation not in RELATIONS or self.element != "float32":
+            raise ValueError(f"no kernel for trees of {self.element} with {self.relation}")
+
+
 class TreesBuffers(Arguments):
     x: Buffer
     tables: Buffer
@@ -108,7 +122,7 @@ class TreesBuffers(Arguments):
 
 
 @dataclass(frozen=True)
-class TreesSpec(_Spec):
+class TreesSpec(_AlikeSpec):
     """Trees whose nodes all compare alike, in float32, with two children side by side.
 
     A node is a record of 8 bytes: the threshold, and 32 bits: the feature (`bits` bits), whether a missing value leads
@@ -126,18 +140,11 @@ class TreesSpec(_Spec):
     there is room for PADDING more, all 0.
     """
 
-    relation: str = "gt"
-    mixed: bool = False
     bits: int = 8
     top: int = 0
     deep: bool = True
 
     BUFFERS = TreesBuffers
-
-    def __post_init__(self) -> None:
-        _check(self.aggregate, self.leaves)
-        if self.relation not in RELATIONS or self.element != "float32":
-            raise ValueError(f"no kernel for trees of {self.element} with {self.relation}")
 
 
 def top_levels(lanes: int) -> int:
@@ -176,7 +183,7 @@ class LeafMasksBuffers(Arguments):
 
 
 @dataclass(frozen=True)
-class LeafMasksSpec(_Spec):
+class LeafMasksSpec(_AlikeSpec):
     """Trees of up to 32 * words leaves, whose nodes all compare alike, in float32, by bit vectors of leaves.
 
     Each leaf of a tree is a bit, from the left (the first child) the highest bit of the first word on. All bits are set
@@ -192,19 +199,12 @@ class LeafMasksSpec(_Spec):
     clear nothing. values: the weights of leaves, a tree's 32 * words side by side. relation, goals: as in `TreesSpec`.
     """
 
-    relation: str = "gt"
-    mixed: bool = False
     words: int = 1
     used: int = 1
     alone: int = 1
     """Rows that are asked for one by one, if there are fewer."""
 
     BUFFERS = LeafMasksBuffers
-
-    def __post_init__(self) -> None:
-        _check(self.aggregate, self.leaves)
-        if self.relation not in RELATIONS or self.element != "float32":
-            raise ValueError(f"no kernel for trees of {self.element} with {self.relation}")
 
     @property
     def few(self) -> int:

@@ -119,6 +119,7 @@ def test_candidates() -> None:
         ({"tune": "soon"}, "give the seconds"),
         ({"tune": "-1"}, "give the seconds"),
         ({"tune": "5", "cpu": "haswell"}, "cannot be run here"),
+        ({"tune": "5", "calibration": "nowhere.npz"}, "nowhere.npz, which is no file"),
         ({"tune": "5", "compile": "background"}, "jitonnx.compile cannot be 'background'"),
     ],
 )
