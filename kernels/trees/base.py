@@ -27,7 +27,9 @@ class TreesKernel:
         self.element: types.ElementType = getattr(types, spec.element)
         self.lanes = lanes * 32 // self.element.bitwidth
         self.size = code.sizes(TreesSizes)
-        self.scratch = code.scratch(self.element)
+        self.scratch = self.sums = code.scratch(self.element)
+        self.pitch = self.size.piece
+        """Rows from the sums of one target to those of the next."""
         self.buffers = code.buffers(
             spec.BUFFERS, types.int32, **dict.fromkeys(self.floats, self.element), **self.others
         )
@@ -99,14 +101,12 @@ class TreesKernel:
 
     def _piece(self, first: SSAValue, count: SSAValue) -> None:
         code, size, lanes = self.code, self.size, self.lanes
-        zeros = code.number(self.element, self.start, lanes)
-        with code.loop(size.targets * size.piece, step=lanes) as place:
-            self.scratch.store(place, zeros)
+        self._begin_sums()
         x = self.x.at(first * size.x_row)
         whole = self._floor(count, lanes * TOGETHER)
         with code.loop(size.trees) as tree:
             shared = self.begin_tree(tree)
-            goal = code.integer(self._wide(self.goals.load(tree))) * size.piece
+            goal = code.integer(self._wide(self.goals.load(tree))) * self.pitch
             with code.loop(whole, step=lanes * TOGETHER) as row:
                 self._rows(shared, x, row, count, goal, TOGETHER)
             with code.loop(count, whole, lanes) as row:
@@ -120,38 +120,46 @@ class TreesKernel:
         return SSAValue(x.builder, types.int64, x.builder.sext(x.value, llvm_ir.IntType(64)))
 
     def _rows(self, shared: Any, x: Pointer, first: SSAValue, count: SSAValue, goal: SSAValue, vectors: int) -> None:
-        code, lanes = self.code, self.lanes
-        last, step = self.splat(count - 1), self.splat(self.size.x_row)
-        starts = []
-        for vector in range(vectors):
-            row = self.splat(first + vector * lanes) + self.iota()
-            starts.append(select(row < last, row, last) * step)
-        leaves = self.descend(shared, x, starts)
+        lanes = self.lanes
+        leaves = self.descend(shared, x, [self._starts(first + vector * lanes, count) for vector in range(vectors)])
         if self.spec.leaves == "one":
             for vector, leaf in enumerate(leaves):
                 self._add(goal + first + vector * lanes, self.weight(shared, leaf))
-            return
+        else:
+            self._add_every_target(first, leaves, self.values.at(self.first_value(shared) * self.size.targets))
+
+    def _starts(self, first: SSAValue, count: SSAValue) -> SSAValue:
+        """Where a vector of rows begin in x, the last of `count` rows again for those behind it."""
+        rows, last = self.splat(first) + self.iota(), self.splat(count - 1)
+        return select(rows < last, rows, last) * self.splat(self.size.x_row)
+
+    def _begin_sums(self) -> None:
+        start = self.code.number(self.element, self.start, self.lanes)
+        with self.code.loop(self.size.targets * self.pitch, step=self.lanes) as place:
+            self.sums.store(place, start)
+
+    def _add(self, place: SSAValue, weight: SSAValue) -> None:
+        self.sums.store(place, self.combine(self.sums.load(place, self.lanes), weight))
+
+    def _add_every_target(self, first: SSAValue, leaves: Sequence[SSAValue], values: Pointer) -> None:
+        """Add the weights that leaves have for each target, vectors of rows from `first` on. values: a tree's."""
         targets = self.size.targets
         wide = self.splat(targets)
         places = [leaf * wide for leaf in leaves]
-        values = self.values.at(self.first_value(shared) * targets)
-        with code.loop(targets) as target:
+        with self.code.loop(targets) as target:
             column = values.at(target)
             for vector, place in enumerate(places):
-                self._add(target * self.size.piece + first + vector * lanes, column.gather(place))
-
-    def _add(self, place: SSAValue, weight: SSAValue) -> None:
-        self.scratch.store(place, self.combine(self.scratch.load(place, self.lanes), weight))
+                self._add(target * self.pitch + first + vector * self.lanes, column.gather(place))
 
     def _write(self, first: SSAValue, count: SSAValue) -> None:
         code, targets = self.code, self.size.targets
         out = self.out.at(first * targets)
         with code.if_else(targets > 1) as (several, single):
             with several, code.loop(targets) as target, code.loop(count) as row:
-                out.store(row * targets + target, self.scratch.load(target * self.size.piece + row))
+                out.store(row * targets + target, self.sums.load(target * self.pitch + row))
             with single, code.loop(count, step=self.lanes) as row:
                 active = count - row
-                out.store(row, self.scratch.load(row, self.lanes), active)
+                out.store(row, self.sums.load(row, self.lanes), active)
 
     # ------------------------------------------------------------ a row alone
 

@@ -29,6 +29,7 @@ class LeafMasksKernel(TreesKernel):
         self.columns, self.thresholds, self.features = buffers.columns, buffers.thresholds, buffers.features
         self.masks, self.counts = buffers.masks, buffers.counts
         self.leaves_of_tree = _BITS * spec.words
+        self.sums, self.pitch = self.scratch.at(BLOCK * spec.used), code.integer(BLOCK)
 
     # ------------------------------------------------------------ nodes
 
@@ -70,44 +71,37 @@ class LeafMasksKernel(TreesKernel):
             self._block(first + row, smaller(count - row, BLOCK))
 
     def _block(self, first: SSAValue, count: SSAValue) -> None:
-        code, size, lanes = self.code, self.size, self.lanes
-        columns = self.scratch
-        sums = self.scratch.at(BLOCK * self.spec.used)
-        x, last = self.x.at(first * size.x_row), self.splat(count - 1)
+        code, size, lanes, columns = self.code, self.size, self.lanes, self.scratch
+        x = self.x.at(first * size.x_row)
         with code.loop(count, step=lanes) as row:
-            rows = self.splat(row) + self.iota()
-            starts = select(rows < last, rows, last) * self.splat(size.x_row)
+            starts = self._starts(row, count)
             with code.loop(self.spec.used) as column:
                 feature = self.splat(self._wide(self.columns.load(column)))
                 columns.store(column * BLOCK + row, x.gather(starts + feature))
-        with code.loop(size.targets * BLOCK, step=lanes) as place:
-            sums.store(place, code.number(self.element, self.start, lanes))
+        self._begin_sums()
         whole = self._floor(count, lanes * TOGETHER)
         groups = (size.trees + (lanes - 1)) / lanes
         with code.loop(groups) as group:
             of_group = smaller(size.trees - group * lanes, lanes)
             with code.loop(of_group) as tree:
-                goal = self._wide(self.goals.load(group * lanes + tree)) * BLOCK
+                goal = self._wide(self.goals.load(group * lanes + tree)) * self.pitch
                 with code.loop(whole, step=lanes * TOGETHER) as row:
-                    self._ask(group, tree, columns.at(row), sums.at(goal + row), TOGETHER)
+                    self._ask((group, tree), row, goal, TOGETHER)
                 with code.loop(count, whole, lanes) as row:
-                    self._ask(group, tree, columns.at(row), sums.at(goal + row), 1)
-        out = self.out.at(first * size.targets)
-        with code.if_else(size.targets > 1) as (several, single):
-            with several, code.loop(size.targets) as target, code.loop(count) as row:
-                out.store(row * size.targets + target, sums.load(target * BLOCK + row))
-            with single, code.loop(count, step=lanes) as row:
-                out.store(row, sums.load(row, lanes), count - row)
+                    self._ask((group, tree), row, goal, 1)
+        self._write(first, count)
 
-    def _ask(self, group: SSAValue, tree: SSAValue, columns: Pointer, sums: Pointer, vectors: int) -> None:
-        """Add the weights of the leaves that some vectors of rows reach in a tree."""
+    def _ask(self, place: tuple[SSAValue, SSAValue], row: SSAValue, goal: SSAValue, vectors: int) -> None:
+        """Add the weights of the leaves that vectors of rows from `row` on reach in a tree. place: its group, and where
+        in that it is; goal: where the sums of its target begin."""
+        (group, tree), columns = place, self.scratch.at(row)
         code, lanes, words = self.code, self.lanes, self.spec.words
         state = [[code.variable(self._full()) for _ in range(words)] for _ in range(vectors)]
         for start, end, leads in self._phases(group):
             with code.loop(end, start) as node:
-                place = node * lanes + tree
-                threshold = code.splat(self.thresholds.load(place), lanes)
-                column = columns.at(self._wide(self.features.load(place)) * BLOCK)
+                at = node * lanes + tree
+                threshold = code.splat(self.thresholds.load(at), lanes)
+                column = columns.at(self._wide(self.features.load(at)) * BLOCK)
                 masks = [
                     code.splat(self.masks.load((node * words + word) * lanes + tree), lanes) for word in range(words)
                 ]
@@ -115,23 +109,13 @@ class LeafMasksKernel(TreesKernel):
                     second = leads(column.load(vector * lanes, lanes), threshold)
                     for variable, mask in zip(state[vector], masks, strict=True):
                         variable.set(variable.get() & select(second, mask, self._full()))
-        values = self.values.at((self._values(group) + tree * self.leaves_of_tree) * self._weights_a_leaf())
+        first_value = self._values(group) + tree * self.leaves_of_tree
         leaves = [self._leaf([variable.get() for variable in words]) for words in state]
         if self.spec.leaves == "one":
             for vector, leaf in enumerate(leaves):
-                self._add_to(sums, vector * lanes, self._weight(values, leaf))
-            return
-        targets = self.size.targets
-        places = [leaf * self.splat(targets) for leaf in leaves]
-        with code.loop(targets) as target:
-            for vector, place in enumerate(places):
-                self._add_to(sums, target * BLOCK + vector * lanes, values.at(target).gather(place))
-
-    def _add_to(self, sums: Pointer, place: SSAValue | int, weight: SSAValue) -> None:
-        sums.store(place, self.combine(sums.load(place, self.lanes), weight))
-
-    def _weights_a_leaf(self) -> SSAValue:
-        return self.code.integer(1) if self.spec.leaves == "one" else self.size.targets
+                self._add(goal + row + vector * lanes, self._weight(self.values.at(first_value), leaf))
+        else:
+            self._add_every_target(row, leaves, self.values.at(first_value * self.size.targets))
 
     def _weight(self, values: Pointer, leaf: SSAValue) -> SSAValue:
         """The only weight of leaves: of 32 or 64 by a look in registers, where two of these hold 32."""
