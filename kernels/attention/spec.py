@@ -207,6 +207,10 @@ class AttentionSpec(KernelSpec):
         return Work(pairs * (2 * columns + 20), sizes.batch * read * columns)
 
 
+def _extent(size: int | None) -> str:
+    return "any" if size is None else str(size)
+
+
 def shared_heads(heads: int, kv_heads: int) -> int:
     """How many heads of a group that shares k and v are multiplied together: so many that there is work for some
     threads, too."""
@@ -263,7 +267,7 @@ def choose(  # noqa: PLR0913  (what decides, by name)
     if rows_lie and queries is not None:
         in_place = cheapest(
             "attention",
-            lambda: f"{queries} queries, {'any' if keys is None else keys} keys of {stored}",
+            lambda: f"{queries} queries, {_extent(keys)} keys, {_extent(value_depth)} columns of {stored}",
             {in_place: 1.0, not in_place: _OTHER_WAY},
             lambda in_place: "keys and values in place" if in_place else "keys and values copied to panels",
         )

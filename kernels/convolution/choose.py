@@ -45,6 +45,11 @@ _REST_SUMS = 8
 """Sums of the tiles that end rows: no fewer, or a core would wait for its results."""
 
 
+_Tile: TypeAlias = "tuple[int, int, int]"
+_GROUPED: _Tile = (0, 0, 0)
+"""Stands for `GroupedSpec`, whose tile is chosen by itself."""
+
+
 def choose_convolution(
     shape: ConvolutionShape,
     target: Target,
@@ -64,7 +69,7 @@ def choose_convolution(
     scratch memory, up to 4 channels stay side by side ("interleaved": its sums run over kernel_width * channels
     neighbours at once); more are worth blocks of a cache line.
     """
-    lanes, in_size, out_size, pads = target.lanes(4), shape.in_size, shape.out_size, shape.pads
+    lanes, out_size = target.lanes(4), shape.out_size
     kernel, strides, dilations = shape.kernel, shape.strides, shape.dilations
     groups, channels, out_channels = shape.groups, shape.channels, shape.out_channels
     if groups == channels == out_channels > 1 and channels_last:
@@ -84,8 +89,7 @@ def choose_convolution(
     permuted = width in _NARROW_GROUPS and channels_last and lanes >= max(_NARROW_GROUPS)
     narrow = permuted and width == out_channels // groups
     merged = _merged_groups(groups, out_channels, lanes)
-    own, own_outputs = channels // groups * merged, out_channels // groups * merged
-    tile_costs = {_GROUPED: 1.0} if narrow else _tile_costs(own_outputs, out_size, target)
+    tile_costs = {_GROUPED: 1.0} if narrow else _tile_costs(out_channels // groups * merged, out_size, target)
     unit = shares.pop(None) / (min(tile_costs.values()) or 1)  # without outputs there is nothing to choose by
     costs: dict[WinogradSpec | _Tile, float] = {tile: unit * cost for tile, cost in tile_costs.items()}
     chosen = cheapest(
@@ -105,7 +109,23 @@ def choose_convolution(
             group_width=width,
             columns=shape.columns,
         )
-    tile_rows, pixels, vectors = chosen
+    return _direct(shape, chosen, merged, target, channels_last=channels_last, usual_sizes=usual_sizes)
+
+
+def _direct(
+    shape: ConvolutionShape,
+    tile: _Tile,
+    merged: int,
+    target: Target,
+    *,
+    channels_last: bool,
+    usual_sizes: Sequence[tuple[int, int]],
+) -> DirectSpec:
+    """The kernel of direct sums in a tile. merged: groups that run as one; others: see `choose_convolution`."""
+    lanes, in_size, out_size, pads = target.lanes(4), shape.in_size, shape.out_size, shape.pads
+    kernel, strides, dilations = shape.kernel, shape.strides, shape.dilations
+    own = shape.channels // shape.groups * merged
+    tile_rows, pixels, vectors = tile
     layout: Layout = "blocked"
     step, tap_step = CHANNEL_BLOCK, 1
     if not channels_last or (own <= 4 and dilations[1] != 1):
@@ -120,8 +140,9 @@ def choose_convolution(
     if layout == "blocked" and max(dilations) > 1 and None not in sizes:
         axes = zip(kernel, pads, strides, dilations, out_size, in_size, strict=True)
         active = [Taps(taps, -(pad or 0), *steps).active(size or 0) for taps, pad, *steps, size in axes]
-        tile = (tile_rows, pixels, vectors)
-        tile_rows, pixels, vectors, far_taps = _dilated_tile(active, tile, own_outputs, target)
+        tile_rows, pixels, vectors, far_taps = _dilated_tile(
+            active, (tile_rows, pixels, vectors), shape.out_channels // shape.groups * merged, target
+        )
     panel_bytes = 4 * own * kernel[0] * kernel[1] * vectors * lanes
     prefetch_distance = target.steps_near(
         None if layout == "blocked" else panel_bytes
@@ -134,11 +155,6 @@ def choose_convolution(
     )
     tiles = -(-(out_size[0] or 0) // tile_rows) * -(-(out_size[1] or 0) // pixels)  # 0: not known
     return replace(direct, paced_prefetch=prefetch_distance > 0 and direct.lists_blocks and 0 < tiles <= direct.block)
-
-
-_Tile: TypeAlias = "tuple[int, int, int]"
-_GROUPED: _Tile = (0, 0, 0)
-"""Stands for `GroupedSpec`, whose tile is chosen by itself."""
 
 
 def _way_text(way: WinogradSpec | _Tile) -> str:
