@@ -433,7 +433,7 @@ def write_parts(folder: Path, parts: int) -> None:
 
 
 Pipelines = dict[str, Callable[[], object]]
-"""By what runs the model."""
+"""Calls that run a pipeline once, by the name of what runs the model."""
 
 
 def by_ray(path: Path, case: Case, rows: int) -> Pipelines:

@@ -27,7 +27,7 @@ SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 FILE_COLUMN = "file"
 """The column of files' names."""
 _ROWS = 64
-"""Of a record batch."""
+"""Images of a record batch."""
 
 
 class Pixels(NamedTuple):

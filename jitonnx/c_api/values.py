@@ -19,7 +19,7 @@ TENSOR = 1
 """ONNXType of the only kind of value that custom operators take and give."""
 
 _ORDER = {DType.UINT2: 24, DType.INT2: 25, DType.FLOAT8E8M0: 26}
-"""Where ONNXTensorElementDataType counts otherwise than ONNX."""
+"""Types that ONNXTensorElementDataType numbers otherwise than ONNX."""
 _NUMBERED = {_ORDER.get(dtype, int(dtype)): dtype for dtype in DType if dtype < DType.FLOAT6E2M3}
 _PACKED = frozenset((DType.UINT4, DType.INT4, DType.FLOAT4E2M1, DType.UINT2, DType.INT2))
 """Libraries have several elements of these in a byte; arrays here have one."""
@@ -75,7 +75,7 @@ class Value:
 
     @property
     def address(self) -> int:
-        """Where the elements lie. Refused for strings."""
+        """The address of the elements. Refused for strings."""
         if self.dtype is DType.STRING:
             raise Refused("the elements of a tensor of strings have no address", NOT_IMPLEMENTED)
         address: int = self.array.__array_interface__["data"][0]
@@ -119,7 +119,7 @@ class Value:
         return TensorTypeAndShapeInfo(self.dtype, self.array.shape)
 
     def shape_address(self) -> int:
-        """Where the sizes lie, as int64."""
+        """The address of the sizes, int64."""
         if self._shape is None:
             self._shape = (ctypes.c_int64 * self.array.ndim)(*self.array.shape)
         return ctypes.addressof(self._shape)
