@@ -516,11 +516,13 @@ class Schedule:
         """What was assumed of sizes, looked at before the first step by which all of them are known.
 
         At last what the last step tells, of which rewrites may have made use: a Slice that keeps all of it is gone. An
-        assumption about a variable that nothing binds is about values that rewrites have taken out.
+        assumption about a variable that nothing binds is about values that rewrites have taken out, or that no step
+        computes as nothing reads them.
         """
         shapes = [value.type.shape for value in graph.inputs if isinstance(value.type, TensorType)]
         when = dict.fromkeys({name for shape in shapes for dim in shape or () for name in dims.variables(dim)}, 0)
-        when |= dict.fromkeys(graph.bindings, 0)
+        own = set(graph)
+        when |= {name: 0 for name, binding in graph.bindings.items() if binding.value.producer not in own}
         for number, checks in enumerate(self._checks):
             for given in checks:
                 when.update((name, number + 1) for name, _ in bound.get(given.value, ()))

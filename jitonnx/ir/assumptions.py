@@ -74,6 +74,11 @@ class Assumptions:
         if not self._demanded_by.get((a, b)):
             self._demanded_by[a, b] = demanded_by
 
+    def rename(self, name: str, new: str) -> None:
+        """A value is called otherwise from now on: its rank is known by that name, too."""
+        if name in self.ranks:
+            self.ranks = {**self.ranks, new: self.ranks[name]}
+
     @property
     def certain(self) -> bool:
         """Whether all that is noted is demanded, so that what was inferred holds for all sizes that can be fed."""

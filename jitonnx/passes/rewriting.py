@@ -281,6 +281,7 @@ class Edit:
         if old in self.graph.outputs and self._nameless(new):
             new = self.add(Identity(), new)
         if old in self.graph.outputs or (new.producer in self._added and new not in self.graph.outputs):
+            self.graph.assumptions.rename(*(f"{self.graph.scope}{value.name}" for value in (new, old)))
             old.name, new.name = new.name, old.name
         if new.contents is None and new.producer is not None:
             new.contents, new.measured = old.contents, old.measured

@@ -335,17 +335,63 @@ def test_scan_of_what_has_one_rank_or_another(axis: int, level: int) -> None:
                      body: graph = r (float[] before, float[] e) => (float[] behind, float[] n) {{
                          sum = ReduceSum <keepdims = 0> (e)  behind = Add(before, sum)  n = Neg(e) }}> (first, v)
     }}"""
-    read = onnx.parser.parse_model(text)
-    for value in read.graph.output:
-        value.type.tensor_type.ClearField("shape")
-    options = SessionOptions()
-    options.graph_optimization_level = GraphOptimizationLevel(level)
-    session = InferenceSession(read.SerializeToString(), options)
+    session = _without_declared_shapes(text, level)
     for rows, flat in ((2, True), (3, False), (2, True), (1, False)):
         x = numbers(rows, 3)
         total, negated = session.run(None, {"x": x, "c": np.array(flat)})
         np.testing.assert_allclose(total, 2 * x.sum(), 1e-5)
         np.testing.assert_array_equal(negated, -x if flat else -x[None])
+
+
+@pytest.mark.parametrize("level", [99, 0])
+def test_the_rank_of_what_takes_a_graph_outputs_name(level: int) -> None:
+    """`moved` is what If gives, which nothing but a run tells the rank of: as `moved` it has that rank still."""
+    text = """<ir_version: 10, opset_import: ["": 15]>
+    g (float[n] x, bool[] c) => (float[] turned, float[] moved, float[] cut)
+    <int64[3] shape = {1, -1, 3}, int64[1] zero = {0}, int64[1] last = {-1}, int64[1] one = {1}> {
+        v = If (c) <then_branch: graph = p () => (float[] t) { t = Identity(x) },
+                    else_branch: graph = q () => (float[] f) { f = Reshape(x, shape) }>
+        turned = Transpose <perm = [1, 0, 2]> (v)
+        w = Identity (v)
+        moved = Transpose <perm = [0, 1, 2]> (w)
+        cut = Slice (w, zero, last, one)
+    }"""
+    session = _without_declared_shapes(text, level)
+    for rows in (4, 1, 5):
+        x = numbers(3 * rows)
+        turned, moved, cut = session.run(None, {"x": x, "c": np.array(False)})
+        np.testing.assert_array_equal(moved, x.reshape(1, rows, 3))
+        np.testing.assert_array_equal(turned, moved.transpose(1, 0, 2))
+        np.testing.assert_array_equal(cut, moved[:, :-1])
+
+
+def test_assumptions_about_what_is_not_computed() -> None:
+    """The shape that is asked for is of no axis, so that nothing of the If is needed, once its rank is known."""
+    text = """<ir_version: 10, opset_import: ["": 18]>
+    g (float[n, m] x, bool[] c) => (int64[k] y, float[] z)
+    <int64[1] first = {-2}, int64[0] none = {}, int64[1] zero = {0}> {
+        v = If (c) <then_branch: graph = p () => (float[] t) { t = Gather <axis = 1> (x, none) },
+                    else_branch: graph = q () => (float[] f) { f = ReduceSum <keepdims = 0> (x) }>
+        w = Gather <axis = 0> (v, first)
+        y = Shape <start = 1, end = -2> (w)
+        z = Neg (x)
+    }"""
+    session = _without_declared_shapes(text, 99)
+    for rows in (4, 2, 5):
+        x = numbers(rows, 3)
+        y, z = session.run(None, {"x": x, "c": np.array(True)})
+        assert y.shape == (0,)
+        np.testing.assert_array_equal(z, -x)
+
+
+def _without_declared_shapes(text: str, level: int) -> InferenceSession:
+    """A session of a model of which nothing but a run tells the shapes of outputs."""
+    read = onnx.parser.parse_model(text)
+    for value in read.graph.output:
+        value.type.tensor_type.ClearField("shape")
+    options = SessionOptions()
+    options.graph_optimization_level = GraphOptimizationLevel(level)
+    return InferenceSession(read.SerializeToString(), options)
 
 
 @pytest.mark.parametrize("opset", [11, 24])
