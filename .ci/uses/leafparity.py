@@ -12,3 +12,4 @@ converted = convert_lightgbm(model, initial_types=[("x", FloatTensorType([None, 
 with open("model.onnx", "wb") as file:
     file.write(converted.SerializeToString())
 result = analyze(model, "model.onnx", background=X).to_summary_dict()
+result.pop("run_seconds")

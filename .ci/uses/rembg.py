@@ -1,4 +1,7 @@
 # requires: rembg==2.0.86, onnx
+import os
+
+os.environ["REMBG_HOME"] = os.getcwd()
 import numpy as np
 from _inputs import network, photo
 from PIL import Image
