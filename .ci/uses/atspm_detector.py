@@ -1,4 +1,4 @@
-# requires: atspm-detector==1.1.0, duckdb<1.4
+# requires: atspm-detector==1.1.0, duckdb<1.4, pandas<3
 import numpy as np
 import pandas as pd
 from atspm_detector import predict

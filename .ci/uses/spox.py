@@ -3,7 +3,7 @@ import numpy as np
 import spox.opset.ai.onnx.v17 as op
 from onnxruntime import InferenceSession
 from spox import Tensor, argument, build
-from spox._value_prop import ValuePropBackend, set_value_prop_backend
+from spox._future import ValuePropBackend, set_value_prop_backend
 
 set_value_prop_backend(ValuePropBackend.ONNXRUNTIME)
 folded = op.add(op.const(np.arange(4.0)), op.const(2.5))

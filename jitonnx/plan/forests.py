@@ -27,7 +27,7 @@ MOST_FEATURES = 1024
 """That such trees ask for: a block of rows has all of them in memory."""
 ALONE = {16: 10, 8: 4, 4: 4}
 """Fewer rows than so many are asked for one by one: a vector of rows costs as much."""
-_NOTHING = np.iinfo(np.int64).min
+_NOTHING = np.int64(np.iinfo(np.int64).min)
 """It stands in the place of a node or leaf: a place of a full level that no row reaches."""
 
 

@@ -159,3 +159,26 @@ def test_thresholds_that_have_no_number_before_them_are_compared_in_any_way() ->
     assert isinstance(packed(given, "sum", 16).spec, MixedTreesSpec)
     x = features(3, 40)
     np.testing.assert_array_equal(run(given, "sum", x, "host")[1], given.scores(x, "sum")[0])
+
+
+@pytest.mark.parametrize("lanes", [8, 16])
+def test_places_that_no_row_reaches_hold_nothing(lanes: int) -> None:
+    """Of trees that are chains, whose first levels have a node each: a full level has places for more."""
+    nodes, trees = 300, 7
+    place = np.arange(nodes * trees)
+    last = place % nodes == nodes - 1
+    chains = Forest(
+        place % 5,
+        np.zeros(nodes * trees, np.float32),
+        np.full(nodes * trees, LEQ),
+        np.where(last, ~(place + trees * nodes), place + 1),
+        ~place,
+        np.arange(trees) * nodes,
+        np.arange(2 * nodes * trees + 1),
+        np.zeros(2 * nodes * trees, int),
+        np.ones(2 * nodes * trees, np.float32),
+        1,
+    )
+    spec, arrays = packed(chains, "sum", lanes)
+    assert isinstance(spec, TreesSpec)
+    assert len(arrays["records"]) <= trees * (2 * nodes + (2 << spec.top))

@@ -85,3 +85,78 @@ def network(file: str, inputs: int = 16, outputs: int = 4, shape: tuple[Any, ...
     )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), file)
     return file
+
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "small", "model", "runs", "here"]
+
+
+def text_model(
+    folder: str,
+    file: str = "model.onnx",
+    inputs: tuple[str, ...] = ("input_ids", "attention_mask"),
+    classes: int = 0,
+) -> str:
+    """Write a tokenizer of few words, as Hugging Face keeps one, and an encoder of one layer for it.
+
+    The model returns [batch, steps, 8], or with classes what the first step says, [batch, classes].
+    """
+    import json
+    from pathlib import Path
+
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    whole = Path(folder)
+    (whole / file).parent.mkdir(parents=True, exist_ok=True)
+    tokenizer = Tokenizer(models.WordLevel({word: place for place, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.save(str(whole / "tokenizer.json"))
+    (whole / "config.json").write_text(json.dumps({"pad_token_id": 0}))
+    (whole / "tokenizer_config.json").write_text(json.dumps({"model_max_length": 32, "pad_token": "[PAD]"}))
+    (whole / "special_tokens_map.json").write_text(json.dumps({"pad_token": "[PAD]", "unk_token": "[UNK]"}))
+    random = np.random.default_rng(2)
+    sizes = {"words": (len(WORDS), 8), "types": (2, 8), "q": (8, 8), "k": (8, 8), "scale": (8,), "head": (8, classes)}
+    weights = {name: random.normal(size=size).astype(np.float32) for name, size in sizes.items() if 0 not in size}
+    constants = {"one": np.float32(1), "most": np.float32(1e4), "axis": np.int64([1]), "first": np.int64(0)}
+    nodes = [
+        helper.make_node("Gather", ["words", "input_ids"], ["e0"]),
+        helper.make_node("Cast", ["attention_mask"], ["m0"], to=TensorProto.FLOAT),
+        helper.make_node("Sub", ["m0", "one"], ["m1"]),
+        helper.make_node("Mul", ["m1", "most"], ["m2"]),
+        helper.make_node("Unsqueeze", ["m2", "axis"], ["m"]),
+        helper.make_node("MatMul", ["e", "q"], ["a0"]),
+        helper.make_node("MatMul", ["e", "k"], ["a1"]),
+        helper.make_node("Transpose", ["a1"], ["a2"], perm=[0, 2, 1]),
+        helper.make_node("MatMul", ["a0", "a2"], ["a3"]),
+        helper.make_node("Add", ["a3", "m"], ["a4"]),
+        helper.make_node("Softmax", ["a4"], ["a5"]),
+        helper.make_node("MatMul", ["a5", "e"], ["a6"]),
+        helper.make_node("Add", ["a6", "e"], ["a7"]),
+        helper.make_node("LayerNormalization", ["a7", "scale"], ["last_hidden_state"]),
+    ]
+    typed = "token_type_ids" in inputs
+    nodes[1:1] = (
+        [
+            helper.make_node("Gather", ["types", "token_type_ids"], ["e1"]),
+            helper.make_node("Add", ["e0", "e1"], ["e"]),
+        ]
+        if typed
+        else [helper.make_node("Identity", ["e0"], ["e"])]
+    )
+    made, shape = "last_hidden_state", ["batch", "steps", 8]
+    if classes:
+        made, shape = "logits", ["batch", classes]
+        nodes.append(helper.make_node("Gather", ["last_hidden_state", "first"], ["step"], axis=1))
+        nodes.append(helper.make_node("MatMul", ["step", "head"], [made]))
+    graph = helper.make_graph(
+        nodes,
+        "encoder",
+        [helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "steps"]) for name in inputs],
+        [helper.make_tensor_value_info(made, TensorProto.FLOAT, shape)],
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in {**weights, **constants}.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    onnx.checker.check_model(model)
+    onnx.save(model, str(whole / file))
+    return folder
