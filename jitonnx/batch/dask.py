@@ -57,12 +57,20 @@ def predict(
     outputs: Sequence[str] | Mapping[str, str] | None = None,
     batch_rows: int | None = None,
     on_error: str = "raise",
+    keep_columns: Sequence[str] | None = None,
 ) -> dask.dataframe.DataFrame:
     """The frame with columns for the model's outputs, lazily as Dask's frames are; each task runs on its one thread.
 
     The arguments are those of `jitonnx.batch.predict`. InvalidArgument where the columns of outputs depend on the data.
     """
-    prediction = prepared(model, columns=columns, outputs=outputs, batch_rows=batch_rows, on_error=on_error)
+    prediction = prepared(
+        model,
+        columns=columns,
+        outputs=outputs,
+        batch_rows=batch_rows,
+        on_error=on_error,
+        keep_columns=keep_columns,
+    )
     meta = _partition(frame._meta, prediction)
     return frame.map_partitions(_partition, _where(prediction), meta=meta)
 
@@ -114,7 +122,8 @@ def _partition(frame: pandas.DataFrame, where: Prediction | str) -> pandas.DataF
     made = worker.table(rows, "a partition of the frame").select(list(worker.types))
     nullable = _nullable() if prediction.on_error == "keep" else {}
     outputs = made.to_pandas(types_mapper=nullable.get).set_axis(frame.index, axis=0)
-    return pandas.concat([frame, outputs], axis=1)
+    kept = frame if prediction.keep_columns is None else frame[list(prediction.keep_columns)]
+    return pandas.concat([kept, outputs], axis=1)
 
 
 @functools.cache

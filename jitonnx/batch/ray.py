@@ -48,6 +48,7 @@ def predict(
     outputs: Sequence[str] | Mapping[str, str] | None = None,
     batch_rows: int | None = None,
     on_error: str = "raise",
+    keep_columns: Sequence[str] | None = None,
     **map_batches: Any,
 ) -> ray.data.Dataset:
     """The dataset with columns for the model's outputs, lazily as Ray's datasets are.
@@ -56,7 +57,14 @@ def predict(
     `Dataset.map_batches`, as `concurrency` (actors, by default from one up to the cluster's CPUs) and `num_cpus` (of an
     actor, 1).
     """
-    prediction = prepared(model, columns=columns, outputs=outputs, batch_rows=batch_rows, on_error=on_error)
+    prediction = prepared(
+        model,
+        columns=columns,
+        outputs=outputs,
+        batch_rows=batch_rows,
+        on_error=on_error,
+        keep_columns=keep_columns,
+    )
     given: dict[str, Any] = {"batch_size": BLOCK_ROWS, "num_cpus": 1, "zero_copy_batch": True}
     given["concurrency"] = (1, max(1, int(ray.cluster_resources().get("CPU", 1))))
     return dataset.map_batches(

@@ -48,6 +48,7 @@ class Prediction(NamedTuple):
     outputs: Sequence[str] | Mapping[str, str] | None
     batch_rows: int | None
     on_error: str
+    keep_columns: tuple[str, ...] | None
     digest: str
 
 
@@ -58,6 +59,7 @@ def prepared(
     outputs: Sequence[str] | Mapping[str, str] | None = None,
     batch_rows: int | None = None,
     on_error: str = "raise",
+    keep_columns: Sequence[str] | None = None,
 ) -> Prediction:
     """The model, compiled, to be sent to workers. The arguments are those of `jitonnx.batch.predict`.
 
@@ -67,14 +69,14 @@ def prepared(
         raise InvalidArgument("a session cannot be sent to workers: give the model's path or its bytes")
     content: bytes | str = model if isinstance(model, bytes) else os.path.abspath(os.fspath(model))
     session = InferenceSession(content, one_thread())
-    open_settings(session, outputs, batch_rows, None, on_error)
+    kept = open_settings(session, outputs, batch_rows, None, on_error, keep_columns).keep_columns
     if isinstance(content, str) and not _has_other_files(content):
         content = Path(content).read_bytes()
     compiled = _compiled(session, batch_rows)
-    digest = hashlib.sha256(repr((columns, outputs, batch_rows, on_error)).encode())
+    digest = hashlib.sha256(repr((columns, outputs, batch_rows, on_error, kept)).encode())
     for part in (content if isinstance(content, bytes) else content.encode(), compiled):
         digest.update(hashlib.sha256(part).digest())
-    return Prediction(content, compiled, columns, outputs, batch_rows, on_error, digest.hexdigest())
+    return Prediction(content, compiled, columns, outputs, batch_rows, on_error, kept, digest.hexdigest())
 
 
 def _has_other_files(path: str) -> bool:
@@ -106,7 +108,7 @@ class Worker:
     def __init__(self, prediction: Prediction, threads: int) -> None:
         self._prediction = prediction
         self.session = _opened(prediction)
-        given = prediction.outputs, prediction.batch_rows, threads, prediction.on_error
+        given = prediction.outputs, prediction.batch_rows, threads, prediction.on_error, prediction.keep_columns
         self.settings = open_settings(self.session, *given)
         self._lock = threading.Lock()
 
@@ -136,7 +138,8 @@ class Worker:
         import pyarrow as pa
 
         map_columns(self.settings.signature, given, self._prediction.columns)
-        return pa.schema([*given, *(pa.field(name, kind) for name, kind in self.types.items())], given.metadata)
+        kept = [given.field(place) for place in self.settings.kept_of(given)]
+        return pa.schema([*kept, *(pa.field(name, kind) for name, kind in self.types.items())], given.metadata)
 
 
 def _opened(prediction: Prediction) -> InferenceSession:
