@@ -127,7 +127,7 @@ def predict(  # noqa: PLR0913  (a call's options, by name)
         raise InvalidArgument("data is a dict: give a list of feeds, each a dict of arrays by input")
     if columns is not None or keep_columns is not None:
         raise InvalidArgument("columns are of tables; data is an iterable of feeds, which name inputs")
-    return _predict_feeds(iter(data), settings)
+    return predict_feeds(iter(data), settings)
 
 
 class Settings(NamedTuple):
@@ -281,13 +281,18 @@ def rates_of(run: Callable[[Arrays], Arrays], arrays: Arrays, sizes: Iterable[in
     return rates
 
 
-def settled(settings: Settings, rows: pyarrow.Table, columns: Columns | None) -> Settings:
+def settled(settings: Settings, rows: pyarrow.Table | Arrays, columns: Columns | None = None) -> Settings:
     """The settings with the rows of a batch that pay, measured on the first of these, where nobody says how many."""
-    if settings.batch_rows is not None or settings.signature.rows is not None or not rows.num_rows:
+    if settings.batch_rows is not None or settings.signature.rows is not None:
         return settings
-    mapped = map_columns(settings.signature, rows.schema, columns)
-    first = rows.slice(0, BLOCK_ROWS).combine_chunks().to_batches()[0]
-    block = block_of(first, settings.signature, mapped, "", 0)
+    if isinstance(rows, Mapping):
+        block = block_of_feeds({name: array[:BLOCK_ROWS] for name, array in rows.items()}, settings.signature, 0)
+    elif rows.num_rows:
+        mapped = map_columns(settings.signature, rows.schema, columns)
+        first = rows.slice(0, BLOCK_ROWS).combine_chunks().to_batches()[0]
+        block = block_of(first, settings.signature, mapped, "", 0)
+    else:
+        return settings
     return settings._replace(batch_rows=_plan(settings, block).rows) if len(block.faults) < block.count else settings
 
 
@@ -325,7 +330,8 @@ def _run(blocks: Iterator[Block], settings: Settings, size: _BlockSize | None = 
     )
 
 
-def _predict_feeds(feeds: Iterator[Mapping[str, Any]], settings: Settings) -> Iterator[Any]:
+def predict_feeds(feeds: Iterator[Mapping[str, Any]], settings: Settings) -> Iterator[Any]:
+    """The outputs of each of the feeds, by column; a RowError in the place of what does not fit, if that is kept."""
     blocks = (block_of_feeds(one, settings.signature, number) for number, one in enumerate(feeds))
     for block, outputs in _run(blocks, settings):
         if block.faults:

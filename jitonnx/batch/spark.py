@@ -80,12 +80,11 @@ def udf(
     inputs = worker.settings.signature.inputs
 
     def make() -> Callable[..., np.ndarray]:
-        session = worker_of(prediction).session
+        worker = worker_of(prediction)
 
         def run(*arrays: np.ndarray) -> np.ndarray:
             feeds = {one.name: array.astype(one.dtype) for one, array in zip(inputs, arrays, strict=True)}
-            made: np.ndarray = session.run([name], feeds)[0]
-            return made
+            return worker.array(feeds, name)
 
         return run
 

@@ -19,7 +19,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jitonnx.api.session import InferenceSession, load
-from jitonnx.batch.prediction import SIZES, one_thread, open_settings, output_types, settled, stream
+from jitonnx.batch.packing import Arrays
+from jitonnx.batch.prediction import (
+    SIZES,
+    one_thread,
+    open_settings,
+    output_types,
+    predict_feeds,
+    settled,
+    stream,
+)
 from jitonnx.batch.signature import signature_of
 from jitonnx.batch.tables import Columns, map_columns
 from jitonnx.errors import Error, Fail, InvalidArgument
@@ -28,6 +37,7 @@ from jitonnx.support.kernel_cache import KernelCache, default_directory
 from jitonnx.support.log import logger
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow
 
 MOST_ROWS = SIZES[-1]
@@ -122,6 +132,15 @@ class Worker:
             self.settings = settled(self.settings, rows, self._prediction.columns)
         types = self.types if self.knows_types else None
         return stream(reader, origin, self._prediction.columns, self.settings, types=types).read_all()
+
+    def array(self, feeds: Arrays, output: str) -> np.ndarray:
+        """An output [rows, ...] for rows as arrays [rows, ...] by input. RowError for those that do not fit."""
+        with self._lock:
+            self.settings = settled(self.settings, feeds)
+        settings = self.settings._replace(names={output: output}, keeps=False)
+        (made,) = predict_feeds(iter([feeds]), settings)
+        array: np.ndarray = made[output]
+        return array
 
     @property
     def knows_types(self) -> bool:
