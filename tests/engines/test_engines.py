@@ -102,6 +102,9 @@ def test_ray_datasets(ray: Any) -> None:
 
     made = predict(ray.data.from_arrow([rows().slice(0, 1000), rows().slice(1000)]), MODEL)
     check(pa.concat_tables(ray.get(made.to_arrow_refs())))
+    for how in ({"concurrency": 1}, {"compute": ray.data.ActorPoolStrategy(size=1), "batch_size": 700}):
+        made = predict(ray.data.from_arrow([rows()]), MODEL, **how)
+        check(pa.concat_tables(ray.get(made.to_arrow_refs())))
     kept = predict(ray.data.from_arrow(rows()), MODEL, keep_columns=["id"], outputs=["s"])
     assert kept.take_batch(3, batch_format="pyarrow").column_names == ["id", "s"]
 
