@@ -437,7 +437,7 @@ Pipelines = dict[str, Callable[[], object]]
 
 
 def by_ray(path: Path, case: Case, rows: int) -> Pipelines:
-    """Ray's, with an actor a CPU, and one more for tasks that read and write."""
+    """Ray's, with an actor a CPU, and one more CPU for tasks that read and write."""
     import pyarrow as pa
     import ray
 
@@ -460,10 +460,11 @@ def by_ray(path: Path, case: Case, rows: int) -> Pipelines:
             return pa.table([*batch.columns, *columns_of(outputs)], [*batch.schema.names, *names])
 
     source, target = str(path.parent / "rows"), str(path.parent / "made")
-    given = {"batch_size": rows, "batch_format": "pyarrow", "num_cpus": 1, "concurrency": CPUS, "zero_copy_batch": True}
+    actors = ray.data.ActorPoolStrategy(size=CPUS)
+    given = {"batch_size": rows, "batch_format": "pyarrow", "num_cpus": 1, "compute": actors, "zero_copy_batch": True}
     return {
         "onnxruntime": lambda: ray.data.read_parquet(source).map_batches(Plain, **given).write_parquet(target),
-        "jitonnx": lambda: predict(ray.data.read_parquet(source), path, concurrency=CPUS).write_parquet(target),
+        "jitonnx": lambda: predict(ray.data.read_parquet(source), path, compute=actors).write_parquet(target),
     }
 
 

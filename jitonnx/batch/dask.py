@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import distributed
 import numpy as np
 
+from jitonnx.batch.prediction import predict_feeds
 from jitonnx.batch.tables import Columns
-from jitonnx.batch.workers import MOST_ROWS, Prediction, prepared, worker_of
+from jitonnx.batch.workers import Prediction, prepared, worker_of
 from jitonnx.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -57,12 +58,20 @@ def predict(
     outputs: Sequence[str] | Mapping[str, str] | None = None,
     batch_rows: int | None = None,
     on_error: str = "raise",
+    keep_columns: Sequence[str] | None = None,
 ) -> dask.dataframe.DataFrame:
     """The frame with columns for the model's outputs, lazily as Dask's frames are; each task runs on its one thread.
 
     The arguments are those of `jitonnx.batch.predict`. InvalidArgument where the columns of outputs depend on the data.
     """
-    prediction = prepared(model, columns=columns, outputs=outputs, batch_rows=batch_rows, on_error=on_error)
+    prediction = prepared(
+        model,
+        columns=columns,
+        outputs=outputs,
+        batch_rows=batch_rows,
+        on_error=on_error,
+        keep_columns=keep_columns,
+    )
     meta = _partition(frame._meta, prediction)
     return frame.map_partitions(_partition, _where(prediction), meta=meta)
 
@@ -76,14 +85,16 @@ def predict_array(
     other axes, and outputs whose shape depends on the data.
     """
     prediction = prepared(model, outputs=None if output is None else [output])
-    session = worker_of(prediction).session
-    if len(session.get_inputs()) != 1:
+    worker = worker_of(prediction)
+    if len(worker.settings.signature.inputs) != 1:
         raise InvalidArgument("an array is for a model of one input; frames have columns for several")
     if any(len(chunks) != 1 for chunks in array.chunks[1:]):
         raise InvalidArgument("blocks are to hold whole rows: rechunk the array along its other axes")
-    name = output or session.get_outputs()[0].name
-    zeros = np.zeros((1, *array.shape[1:]), array.dtype)
-    (example,) = session.run([name], {session.get_inputs()[0].name: zeros})
+    name = output or worker.settings.signature.outputs[0]
+    zeros = {worker.settings.signature.inputs[0].name: np.zeros((1, *array.shape[1:]), array.dtype)}
+    rows = worker.settings.signature.rows or 1
+    (made,) = predict_feeds(iter([zeros]), worker.settings._replace(names={name: name}, batch_rows=rows))
+    example = made[name]
     return array.map_blocks(
         _block,
         _where(prediction),
@@ -97,11 +108,8 @@ def predict_array(
 
 
 def _block(array: np.ndarray, where: Prediction | str, name: str) -> np.ndarray:
-    session = worker_of(_found(where)).session
-    only = session.get_inputs()[0].name
-    cuts = range(0, max(1, len(array)), MOST_ROWS)  # the compiled model takes no more
-    made = [session.run([name], {only: array[begin : begin + MOST_ROWS]})[0] for begin in cuts]
-    return np.concatenate(made)
+    worker = worker_of(_found(where))
+    return worker.array({worker.settings.signature.inputs[0].name: array}, name)
 
 
 def _partition(frame: pandas.DataFrame, where: Prediction | str) -> pandas.DataFrame:
@@ -114,7 +122,8 @@ def _partition(frame: pandas.DataFrame, where: Prediction | str) -> pandas.DataF
     made = worker.table(rows, "a partition of the frame").select(list(worker.types))
     nullable = _nullable() if prediction.on_error == "keep" else {}
     outputs = made.to_pandas(types_mapper=nullable.get).set_axis(frame.index, axis=0)
-    return pandas.concat([frame, outputs], axis=1)
+    kept = frame if prediction.keep_columns is None else frame[list(prediction.keep_columns)]
+    return pandas.concat([kept, outputs], axis=1)
 
 
 @functools.cache

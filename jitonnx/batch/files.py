@@ -55,6 +55,7 @@ def map_files(  # noqa: PLR0913  (a call's options, by name)
     batch_rows: int | None = None,
     threads: int | None = None,
     on_error: str = "raise",
+    keep_columns: Sequence[str] | None = None,
     pixels: Pixels | None = None,
     part_rows: int = PART_ROWS,
     engine: str = "local",
@@ -70,16 +71,24 @@ def map_files(  # noqa: PLR0913  (a call's options, by name)
     """
     model, source, target = Path(model), Path(source), Path(target)
     files = _files(source)
-    settings = open_settings(model, outputs, batch_rows, threads, on_error)
+    settings = open_settings(model, outputs, batch_rows, threads, on_error, keep_columns)
     said = {name: [one] if isinstance(one, str) else list(one) for name, one in (columns or {}).items()}
     made_by = {"model": _digest(model), "columns": said, "outputs": dict(settings.names), "part_rows": part_rows}
     made_by["pixels"] = None if pixels is None else [list(pixels.mean), list(pixels.std)]
+    made_by["keep_columns"] = None if settings.keep_columns is None else list(settings.keep_columns)
     _claim(target, {**made_by, "on_error": on_error})
     done, found, total = 0, sum(_parts(target, file, part_rows)[0] for file in files), _rows(files)
     if engine == "local":
         counts = (rows for file in files for rows in _map_file(file, target, columns, settings, part_rows, pixels))
     else:
-        prediction = prepared(model, columns=columns, outputs=outputs, batch_rows=batch_rows, on_error=on_error)
+        prediction = prepared(
+            model,
+            columns=columns,
+            outputs=outputs,
+            batch_rows=batch_rows,
+            on_error=on_error,
+            keep_columns=keep_columns,
+        )
         job = _Job(prediction, target.resolve(), part_rows, pixels)
         counts = _engine(engine).each(job.work, list(_tasks(files, target, part_rows)), threads)
     for rows in counts:
@@ -99,7 +108,7 @@ def _map_file(
         images = stream_images(images_of(file)[skip:], file.name, settings, pixels, skip)
         yield from _write(_cut(images, 0, part_rows), target, file, skip, part_rows)
     else:
-        reader = _cut(read_table(file), skip, part_rows)
+        reader = _cut(read_table(file, columns, settings), skip, part_rows)
         yield from _write(stream(reader, file.name, columns, settings, skip), target, file, skip, part_rows)
 
 
@@ -142,7 +151,7 @@ class _Job(NamedTuple):
         path, first = _part(self.target, task.file, task.part), task.part * self.part_rows
         if path.exists():  # by a worker that was taken for lost
             return 0
-        rows = read_rows(task.file, first, first + self.part_rows)
+        rows = read_rows(task.file, columns, settings, first, first + self.part_rows)
         made = stream(rows, task.file.name, columns, settings, first)
         schema = worker.schema(rows.schema) if worker.knows_types else made.schema
         with replacing(path) as out:

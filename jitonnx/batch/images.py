@@ -8,9 +8,9 @@ numbers from 0 to 1, less `mean`, over `std`.
 from __future__ import annotations
 
 import importlib.util
-import itertools
+from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,7 +27,11 @@ SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 FILE_COLUMN = "file"
 """The column of files' names."""
 _ROWS = 64
-"""Images of a record batch."""
+"""Images of a record batch, at most."""
+_CHUNK_BYTES = 8 << 20
+"""And what their pixels take."""
+_CHUNKS = 1
+"""Record batches that are decoded ahead, while one is run."""
 
 
 class Pixels(NamedTuple):
@@ -52,38 +56,94 @@ def read_images(files: Sequence[Path], signature: Signature, pixels: Pixels) -> 
 
     if importlib.util.find_spec("PIL") is None:
         raise ImportError("images need the package 'pillow': pip install 'jitonnx[images]'")
-    one, channels_first = _input(signature)
-    size = int(np.prod([extent or 0 for extent in one.shape]))
-    kind = pa.list_(pa.from_numpy_dtype(one.dtype), size)
-    schema = pa.schema([(FILE_COLUMN, pa.string()), (one.name, kind)])
+    form = _form_of(signature, pixels)
+    kind = pa.list_(pa.from_numpy_dtype(form.input.dtype), int(np.prod(form.shape)))
+    schema = pa.schema([(FILE_COLUMN, pa.string()), (form.input.name, kind)])
+    rows = min(_ROWS, max(1, _CHUNK_BYTES // (kind.list_size * form.input.dtype.itemsize)))
 
     def batches() -> Iterator[pyarrow.RecordBatch]:
         with ThreadPoolExecutor(allowed_cpus(), "jitonnx-images") as pool:  # Pillow decodes without Python's lock
-            chunks = [files[begin : begin + _ROWS] for begin in range(0, len(files), _ROWS)]
-            begun: list[Any] = []
-            for chunk in itertools.chain(chunks, [None]):
-                if chunk is not None:
-                    begun.append(
-                        (
-                            chunk,
-                            [pool.submit(_decoded, path, one, pixels, channels_first=channels_first) for path in chunk],
-                        )
-                    )
-                if len(begun) > 1 or (chunk is None and begun):  # the next are decoded while these are run
-                    taken, decoded = begun.pop(0)
-                    yield _batch(taken, [found.result() for found in decoded], one, schema)
+            begun: deque[_Chunk] = deque()
+            for begin in range(0, len(files), rows):
+                chunk = files[begin : begin + rows]
+                made = np.empty((len(chunk), *form.shape), form.input.dtype)
+                begun.append(
+                    _Chunk(chunk, made, [pool.submit(form.fill, *one) for one in zip(made, chunk, strict=True)])
+                )
+                if len(begun) > _CHUNKS:
+                    yield begun.popleft().batch(schema)
+            while begun:
+                yield begun.popleft().batch(schema)
 
     return pa.RecordBatchReader.from_batches(schema, batches())
 
 
-def _batch(files: Sequence[Path], decoded: list[np.ndarray | None], one: Input, schema: Any) -> pyarrow.RecordBatch:
-    import pyarrow as pa
+class _Chunk(NamedTuple):
+    """Files, the array [files, ...] that their pixels are written to, and for each whether it is an image, later."""
 
-    missing = np.array([array is None for array in decoded])
-    blank = np.zeros([extent or 0 for extent in one.shape], one.dtype)
-    flat = np.stack([blank if array is None else array for array in decoded]).reshape(-1)
-    column = pa.FixedSizeListArray.from_arrays(pa.array(flat), blank.size, mask=pa.array(missing))
-    return pa.RecordBatch.from_arrays([pa.array([path.name for path in files]), column], schema=schema)
+    files: Sequence[Path]
+    pixels: np.ndarray
+    are_images: list[Future[bool]]
+
+    def batch(self, schema: Any) -> pyarrow.RecordBatch:
+        """Of all files, when they are decoded."""
+        import pyarrow as pa
+
+        missing = np.array([not one.result() for one in self.are_images])
+        size = schema.types[1].list_size
+        column = pa.FixedSizeListArray.from_arrays(pa.array(self.pixels.reshape(-1)), size, mask=pa.array(missing))
+        return pa.RecordBatch.from_arrays([pa.array([path.name for path in self.files]), column], schema=schema)
+
+
+class _Form(NamedTuple):
+    """What an input takes: an image as [channels, height, width], or [height, width, channels].
+
+    factors, offsets: of a channel's bytes, for inputs that are no bytes.
+    """
+
+    input: Input
+    shape: tuple[int, int, int]
+    is_channels_first: bool
+    factors: np.ndarray
+    offsets: np.ndarray
+
+    def fill(self, target: np.ndarray, path: Path) -> bool:
+        """Write an image to an array of `shape`. False for a file that is none; zeros are written."""
+        from PIL import Image, UnidentifiedImageError
+
+        channels, height, width = self.shape if self.is_channels_first else (self.shape[2], *self.shape[:2])
+        try:
+            with Image.open(path) as image:
+                found = image.convert("RGB" if channels == 3 else "L")
+                found = found.resize((width, height), Image.Resampling.BILINEAR)
+        except (UnidentifiedImageError, OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+            target[...] = 0
+            return False
+        decoded = np.asarray(found).reshape(height, width, channels)
+        planes = target if self.is_channels_first else target.transpose(2, 0, 1)
+        for channel, plane in enumerate(planes):
+            if self.input.dtype == np.uint8:
+                plane[...] = decoded[..., channel]
+            else:
+                plane[...] = decoded[..., channel] * self.factors[channel] + self.offsets[channel]
+        return True
+
+
+def _form_of(signature: Signature, pixels: Pixels) -> _Form:
+    """InvalidArgument where a model's input takes no image, or there are other channels of `pixels`."""
+    one, is_channels_first = _input(signature)
+    shape = tuple(size or 0 for size in one.shape)
+    channels = shape[0] if is_channels_first else shape[2]
+    scaled = {}
+    for name, given in pixels._asdict().items():
+        if len(given) not in (1, channels):
+            raise InvalidArgument(
+                f"pixels' {name} has {len(given)} numbers; input {one.name!r} has {channels} channels"
+            )
+        scaled[name] = np.broadcast_to(np.array(given, np.float64), channels)
+    std, mean = scaled["std"], scaled["mean"]
+    factors, offsets = (made.astype(np.float32) for made in (1 / (255 * std), -mean / std))
+    return _Form(one, (shape[0], shape[1], shape[2]), is_channels_first, factors, offsets)
 
 
 def _input(signature: Signature) -> tuple[Input, bool]:
@@ -100,21 +160,3 @@ def _input(signature: Signature) -> tuple[Input, bool]:
         f"images are for a model of one input whose rows are [channels, height, width] or [height, width, channels] of "
         f"known sizes with 1 or 3 channels, numbers with fractions or bytes; this one takes {told}"
     )
-
-
-def _decoded(path: Path, one: Input, pixels: Pixels, *, channels_first: bool) -> np.ndarray | None:
-    """An image as the input has it; None for what is none."""
-    from PIL import Image, UnidentifiedImageError
-
-    sizes = [extent or 0 for extent in one.shape]
-    channels, height, width = sizes if channels_first else (sizes[2], *sizes[:2])
-    try:
-        with Image.open(path) as image:
-            found = image.convert("RGB" if channels == 3 else "L").resize((width, height), Image.Resampling.BILINEAR)
-    except (UnidentifiedImageError, OSError, ValueError, SyntaxError, Image.DecompressionBombError):
-        return None
-    array = np.asarray(found).reshape(height, width, channels)
-    if one.dtype != np.uint8:
-        mean, std = np.array(pixels.mean, np.float32), np.array(pixels.std, np.float32)
-        array = ((array.astype(np.float32) / 255 - mean) / std).astype(one.dtype)
-    return array.transpose(2, 0, 1) if channels_first else array

@@ -1,7 +1,7 @@
 """Rows of blocks packed into batches, run on threads, and given back block by block, in order.
 
-Memory is bounded: no more than `IN_FLIGHT` batches for each thread are on the way, and blocks are read when there is
-room for them.
+Memory is bounded: no more than `IN_FLIGHT` batches for each thread, or `ROWS_IN_FLIGHT` rows, are on the way, and
+blocks are read when there is room for them.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from jitonnx.errors import Error
 
 IN_FLIGHT = 2
 """Batches of each thread: the one that it runs, and the next."""
+ROWS_IN_FLIGHT = 16
+"""Rows of each thread, where batches have fewer: what is done between two blocks takes longer than such a batch."""
 
 Arrays = Mapping[str, np.ndarray]
 Run = Callable[[Arrays], Arrays]
@@ -69,7 +71,7 @@ def run_blocks(
     queue: deque[_Waiting] = deque()
     running: deque[_Batch] = deque()
     gathered: list[_Piece] = []
-    count = 0
+    count, most = 0, threads * max(IN_FLIGHT, ROWS_IN_FLIGHT // rows)
 
     with ThreadPoolExecutor(threads, "jitonnx-batch") as executor:
 
@@ -98,7 +100,7 @@ def run_blocks(
                     begin = end
                     if count == rows:
                         send()
-                    while len(running) >= IN_FLIGHT * threads:
+                    while len(running) >= most:
                         _take(running.popleft(), run, rows if pad else 0, keep_faults=keep_faults)
                 yield from _done(queue)
             if gathered:

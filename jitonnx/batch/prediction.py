@@ -15,8 +15,8 @@ from jitonnx.api.options import SessionOptions
 from jitonnx.api.session import InferenceSession
 from jitonnx.batch.blocks import Block, block_of_feeds
 from jitonnx.batch.errors import RowError
+from jitonnx.batch.images import FILE_COLUMN, Pixels, images_of, read_images
 from jitonnx.batch.images import SUFFIXES as IMAGES
-from jitonnx.batch.images import Pixels, images_of, read_images
 from jitonnx.batch.packing import Arrays, run_blocks
 from jitonnx.batch.signature import Signature, signature_of
 from jitonnx.batch.tables import ERROR_COLUMN, Columns, block_of, map_columns, with_outputs
@@ -33,13 +33,43 @@ _NEARLY = 0.95
 _SLOWER = 0.5
 """Larger sizes are not tried behind one that has less than this share."""
 BLOCK_ROWS = SIZES[-1]
-"""Rows of a table that are read together at most: few enough to stay in a cache on their way."""
+"""Rows of a table that are read together at most."""
+_READ_ROWS = 4 * BLOCK_ROWS
+"""And that a reader of files gives together."""
+_FIRST_ROWS = 64
+"""Before it is known what their outputs take."""
+_BLOCK_BYTES = 8 << 20
+"""What they take, with their outputs: little enough to stay in a cache on their way."""
 _BATCH_BYTES = 64 << 20
 """Of a batch's inputs at most."""
 _TRIAL_SECONDS = 0.003
 """How long a size of batches is timed."""
 _LONG_SECONDS = 0.05
-"""Larger sizes are not tried behind one that takes as long: against that a run costs nothing beside its rows."""
+"""Larger sizes are not tried behind one that takes as long, or that is no faster than those before and would: against
+that what a run costs is nothing beside its rows."""
+
+
+class _BlockSize:
+    """How many rows of a table are read together, by what they and their outputs take."""
+
+    def __init__(self) -> None:
+        self._most = _FIRST_ROWS
+        self._output_bytes = 0.0
+        """Of a row."""
+
+    def learn(self, outputs: Arrays, rows: int) -> None:
+        """Of a run."""
+        self._output_bytes = sum(array.nbytes for array in outputs.values()) / max(1, rows)
+        self._most = BLOCK_ROWS
+
+    def rows(self, batch: pyarrow.RecordBatch) -> int:
+        """Of the next block of these."""
+        return min(self._most, _rows_within(batch.nbytes / batch.num_rows + self._output_bytes))
+
+
+def _rows_within(row_bytes: float) -> int:
+    """The rows that take `_BLOCK_BYTES` at most, a power of two, as sizes of batches are; one at least."""
+    return 1 << max(0, int(_BLOCK_BYTES / max(1.0, row_bytes)).bit_length() - 1)
 
 
 class Plan(NamedTuple):
@@ -61,6 +91,7 @@ def predict(  # noqa: PLR0913  (a call's options, by name)
     batch_rows: int | None = None,
     threads: int | None = None,
     on_error: str = "raise",
+    keep_columns: Sequence[str] | None = None,
     pixels: Pixels | None = None,
 ) -> Any:
     """The model's outputs for all rows of `data`, in order, with bounded memory.
@@ -79,11 +110,12 @@ def predict(  # noqa: PLR0913  (a call's options, by name)
     threads: batches that are run beside each other. By default one for each CPU, or one for a session of yours.
     on_error: "raise" ends at the first row that does not fit with RowError, which names it. "keep" goes on: tables have
         a column `error`, and nulls for what such rows lack; in the place of feeds with such a row stands a RowError.
+    keep_columns: of a table's, those that stand in front of the outputs'. All by default; none is the empty list.
     pixels: what numbers the pixels of images become. By default 0 to 1, or the bytes that they are for inputs of bytes.
 
     InvalidArgument for a model whose inputs or outputs have no rows, and for data and columns that do not fit it.
     """
-    settings = open_settings(model, outputs, batch_rows, threads, on_error)
+    settings = open_settings(model, outputs, batch_rows, threads, on_error, keep_columns)
     kind = type(data).__module__.partition(".")[0]
     if kind in ("pyarrow", "pandas", "polars") or isinstance(data, str | os.PathLike):
         if not isinstance(data, str | os.PathLike) or not os.path.isdir(data):
@@ -93,9 +125,9 @@ def predict(  # noqa: PLR0913  (a call's options, by name)
         return stream_images(images_of(Path(data)), os.fspath(data), settings, pixels)
     if isinstance(data, Mapping):
         raise InvalidArgument("data is a dict: give a list of feeds, each a dict of arrays by input")
-    if columns is not None:
+    if columns is not None or keep_columns is not None:
         raise InvalidArgument("columns are of tables; data is an iterable of feeds, which name inputs")
-    return _predict_feeds(iter(data), settings)
+    return predict_feeds(iter(data), settings)
 
 
 class Settings(NamedTuple):
@@ -109,6 +141,28 @@ class Settings(NamedTuple):
     batch_rows: int | None
     threads: int | None
     keeps: bool
+    """Rows that do not fit."""
+    keep_columns: tuple[str, ...] | None = None
+    """Of a table's; None for all."""
+
+    def kept_of(self, schema: pyarrow.Schema) -> list[int]:
+        """The columns of a table that stand in front of the outputs', by number.
+
+        InvalidArgument for those that it has not, and where one has the name of what is to be made.
+        """
+        names: list[str] = schema.names
+        kept = names if self.keep_columns is None else self.keep_columns
+        for name in kept:
+            if name not in names:
+                known = ", ".join(map(repr, names)) or "none"
+                raise InvalidArgument(f"no column {name!r} to keep; the columns are {known}")
+        for name in (*self.names.values(), *([ERROR_COLUMN] if self.keeps else [])):
+            if name in kept:
+                raise InvalidArgument(
+                    f"the data have a column {name!r} already, which is to be made: name it otherwise with "
+                    "outputs={'output': 'column'}, or leave it out with keep_columns=[...]"
+                )
+        return list(range(len(names))) if self.keep_columns is None else [names.index(name) for name in kept]
 
 
 def open_settings(
@@ -117,13 +171,17 @@ def open_settings(
     batch_rows: int | None,
     threads: int | None,
     on_error: str,
+    keep_columns: Sequence[str] | None = None,
 ) -> Settings:
     """The arguments of `predict`, looked at."""
     if on_error not in ("raise", "keep"):
         raise InvalidArgument(f"on_error is {on_error!r}; 'raise' or 'keep' is needed")
+    if isinstance(keep_columns, str):
+        keep_columns = (keep_columns,)
     session, own = _session(model)
     signature = signature_of(session)
-    return Settings(session, own, signature, _names(outputs, signature), batch_rows, threads, on_error == "keep")
+    names, kept = _names(outputs, signature), None if keep_columns is None else tuple(keep_columns)
+    return Settings(session, own, signature, names, batch_rows, threads, on_error == "keep", kept)
 
 
 def _session(model: str | os.PathLike[str] | bytes | InferenceSession) -> tuple[InferenceSession, bool]:
@@ -151,7 +209,8 @@ def _names(outputs: Sequence[str] | Mapping[str, str] | None, signature: Signatu
     return chosen
 
 
-def _plan(settings: Settings, first: Block | None) -> Plan:
+def _plan(settings: Settings, first: Block | None, size: _BlockSize | None = None) -> Plan:
+    """size: learns from runs."""
     session, signature, names = settings.session, settings.signature, list(settings.names)
 
     def run(arrays: Arrays) -> Arrays:
@@ -164,6 +223,8 @@ def _plan(settings: Settings, first: Block | None) -> Plan:
                     f"output {name!r} has shape {list(shape)} for {count} rows: as many are needed along the first "
                     "axis; choose others with `outputs`"
                 )
+        if size is not None:
+            size.learn(made, count)
         return made
 
     threads = settings.threads or (allowed_cpus() if settings.own else 1)
@@ -198,6 +259,8 @@ def rates_of(run: Callable[[Arrays], Arrays], arrays: Arrays, sizes: Iterable[in
     for rows in sizes:
         if rows > 1 and rows * row_bytes > _BATCH_BYTES:
             break
+        if len(rates) > 1 and size_that_pays(rates) != max(rates) and rows / max(rates.values()) > _LONG_SECONDS:
+            break
         places = np.arange(rows) % count
         given = {name: array[places] for name, array in arrays.items()}
         try:
@@ -218,13 +281,18 @@ def rates_of(run: Callable[[Arrays], Arrays], arrays: Arrays, sizes: Iterable[in
     return rates
 
 
-def settled(settings: Settings, rows: pyarrow.Table, columns: Columns | None) -> Settings:
+def settled(settings: Settings, rows: pyarrow.Table | Arrays, columns: Columns | None = None) -> Settings:
     """The settings with the rows of a batch that pay, measured on the first of these, where nobody says how many."""
-    if settings.batch_rows is not None or settings.signature.rows is not None or not rows.num_rows:
+    if settings.batch_rows is not None or settings.signature.rows is not None:
         return settings
-    mapped = map_columns(settings.signature, rows.schema, columns)
-    first = rows.slice(0, BLOCK_ROWS).combine_chunks().to_batches()[0]
-    block = block_of(first, settings.signature, mapped, "", 0)
+    if isinstance(rows, Mapping):
+        block = block_of_feeds({name: array[:BLOCK_ROWS] for name, array in rows.items()}, settings.signature, 0)
+    elif rows.num_rows:
+        mapped = map_columns(settings.signature, rows.schema, columns)
+        first = rows.slice(0, BLOCK_ROWS).combine_chunks().to_batches()[0]
+        block = block_of(first, settings.signature, mapped, "", 0)
+    else:
+        return settings
     return settings._replace(batch_rows=_plan(settings, block).rows) if len(block.faults) < block.count else settings
 
 
@@ -247,7 +315,7 @@ def output_types(settings: Settings) -> dict[str, pyarrow.DataType]:
     return _types(_plan(settings._replace(batch_rows=rows), None).run(zeros), settings)
 
 
-def _run(blocks: Iterator[Block], settings: Settings) -> Iterator[tuple[Block, Arrays]]:
+def _run(blocks: Iterator[Block], settings: Settings, size: _BlockSize | None = None) -> Iterator[tuple[Block, Arrays]]:
     skipped: list[Block] = []
     for block in blocks:
         skipped.append(block)
@@ -256,13 +324,14 @@ def _run(blocks: Iterator[Block], settings: Settings) -> Iterator[tuple[Block, A
     first = skipped[-1] if skipped else None
     if first is not None and not settings.keeps:
         first.refuse()
-    plan = _plan(settings, first)
+    plan = _plan(settings, first, size)
     yield from run_blocks(
         plan.run, itertools.chain(skipped, blocks), plan.rows, plan.threads, pad=plan.pads, keep_faults=settings.keeps
     )
 
 
-def _predict_feeds(feeds: Iterator[Mapping[str, Any]], settings: Settings) -> Iterator[Any]:
+def predict_feeds(feeds: Iterator[Mapping[str, Any]], settings: Settings) -> Iterator[Any]:
+    """The outputs of each of the feeds, by column; a RowError in the place of what does not fit, if that is kept."""
     blocks = (block_of_feeds(one, settings.signature, number) for number, one in enumerate(feeds))
     for block, outputs in _run(blocks, settings):
         if block.faults:
@@ -278,7 +347,7 @@ def _predict_tables(data: Any, kind: str, columns: Columns | None, settings: Set
     origin = "the table"
     if isinstance(data, str | os.PathLike):
         origin = Path(data).name
-        reader = read_table(Path(data))
+        reader = read_table(Path(data), columns, settings)
     elif kind == "pandas":
         reader = pa.Table.from_pandas(data).to_reader()
     elif kind == "polars":
@@ -299,10 +368,8 @@ def _predict_tables(data: Any, kind: str, columns: Columns | None, settings: Set
     return made
 
 
-def read_table(path: Path) -> pyarrow.RecordBatchReader:
+def read_table(path: Path, columns: Columns | None, settings: Settings) -> pyarrow.RecordBatchReader:
     """A Parquet or CSV file, read as it is asked for. InvalidArgument for other files, NoSuchFile's kind of OSError."""
-    import pyarrow as pa
-
     if path.suffix == ".csv":
         import pyarrow.csv
 
@@ -310,35 +377,41 @@ def read_table(path: Path) -> pyarrow.RecordBatchReader:
         return found
     if path.suffix not in (".parquet", ".pq"):
         raise InvalidArgument(f"{path} is no table that can be read here: .parquet or .csv is needed")
-    import pyarrow.parquet
-
-    file = pyarrow.parquet.ParquetFile(path)
-    return pa.RecordBatchReader.from_batches(file.schema_arrow, file.iter_batches())
+    return read_rows(path, columns, settings)
 
 
-def read_rows(path: Path, begin: int, end: int) -> pyarrow.RecordBatchReader:
-    """The rows from `begin` up to `end` of a Parquet file; of its row groups those alone are read that have some."""
+def read_rows(
+    path: Path, columns: Columns | None, settings: Settings, begin: int = 0, end: int | None = None
+) -> pyarrow.RecordBatchReader:
+    """The rows from `begin` up to `end` of a Parquet file: those of its row groups that have some, and of its columns
+    those that are kept or inputs are made of. InvalidArgument for columns that it has not."""
     import pyarrow as pa
     import pyarrow.parquet
 
     file = pyarrow.parquet.ParquetFile(path)
-    groups, first, offset = [], 0, None
-    for group in range(file.num_row_groups):
-        count = file.metadata.row_group(group).num_rows
-        if first < end and begin < first + count:
-            groups.append(group)
-            offset = first if offset is None else offset
-        first += count
+    schema, groups = file.schema_arrow, [file.metadata.row_group(number) for number in range(file.num_row_groups)]
+    names = None
+    if settings.keep_columns is not None:
+        kept = {schema.names[place] for place in settings.kept_of(schema)}
+        kept.update(*map_columns(settings.signature, schema, columns).values())
+        names = [name for name in schema.names if name in kept]
+        schema = pa.schema([schema.field(name) for name in names], schema.metadata)
+    firsts = [0, *itertools.accumulate(group.num_rows for group in groups)]
+    last = firsts[-1] if end is None else end
+    read = [
+        number for number, first in enumerate(firsts[:-1]) if first < last and begin < first + groups[number].num_rows
+    ]
+    row_bytes = max((groups[number].total_byte_size / groups[number].num_rows for number in read), default=0.0)
 
     def batches() -> Iterator[pyarrow.RecordBatch]:
-        at = offset or 0
-        for batch in file.iter_batches(row_groups=groups) if groups else ():
-            cut = batch.slice(max(0, begin - at), max(0, min(end, at + batch.num_rows) - max(begin, at)))
+        at = firsts[read[0]]
+        for batch in file.iter_batches(min(_READ_ROWS, _rows_within(row_bytes)), row_groups=read, columns=names):
+            cut = batch.slice(max(0, begin - at), max(0, min(last, at + batch.num_rows) - max(begin, at)))
             at += batch.num_rows
             if cut.num_rows:
-                yield cut
+                yield cut if names is None else cut.select(names)
 
-    return pa.RecordBatchReader.from_batches(file.schema_arrow, batches())
+    return pa.RecordBatchReader.from_batches(schema, batches() if read else iter(()))
 
 
 def stream(
@@ -356,24 +429,21 @@ def stream(
     """
     import pyarrow as pa
 
-    added = [*settings.names.values(), *([ERROR_COLUMN] if settings.keeps else [])]
-    for name in added:
-        if name in reader.schema.names:
-            raise InvalidArgument(
-                f"the data have a column {name!r} already, which is to be made: name it otherwise with "
-                "outputs={'output': 'column'}"
-            )
+    kept = settings.kept_of(reader.schema)
     mapped = map_columns(settings.signature, reader.schema, columns)
+
+    size = _BlockSize()
 
     def blocks() -> Iterator[Block]:
         number = first
         for batch in reader:
-            for begin in range(0, batch.num_rows, BLOCK_ROWS):
-                part = batch.slice(begin, BLOCK_ROWS)
-                yield block_of(part, settings.signature, mapped, origin, number + begin)
-            number += batch.num_rows
+            left = batch
+            while left.num_rows:
+                part = left.slice(0, size.rows(left))
+                yield block_of(part, settings.signature, mapped, origin, number)
+                number, left = number + part.num_rows, left.slice(part.num_rows)
 
-    results = _run(blocks(), settings)
+    results = _run(blocks(), settings, size)
     begun: list[tuple[Block, Arrays]] = []
     if types is None:
         for result in results:
@@ -381,12 +451,12 @@ def stream(
             if result[1]:
                 break
         types = _types(begun[-1][1] if begun else {}, settings)
-    fields = [*reader.schema, *(pa.field(name, kind) for name, kind in types.items())]
+    fields = [*map(reader.schema.field, kept), *(pa.field(name, kind) for name, kind in types.items())]
     schema = pa.schema(fields, reader.schema.metadata)
 
     def batches() -> Iterator[pyarrow.RecordBatch]:
         for block, outputs in itertools.chain(begun, results):
-            made = with_outputs(block, outputs, settings.names, types, keep_faults=settings.keeps)
+            made = with_outputs(block, kept, outputs, settings.names, types, keep_faults=settings.keeps)
             yield made.cast(schema) if made.schema != schema else made
 
     return pa.RecordBatchReader.from_batches(schema, batches())
@@ -396,14 +466,11 @@ def stream_images(
     files: Sequence[Path], origin: str, settings: Settings, pixels: Pixels | None, first: int = 0
 ) -> pyarrow.RecordBatchReader:
     """The images' names with columns for outputs; see `stream`. InvalidArgument where there are no images."""
-    import pyarrow as pa
-
     if not files:
         raise InvalidArgument(f"{origin} holds no images ({', '.join(IMAGES)})")
-    made = stream(read_images(files, settings.signature, pixels or Pixels()), origin, None, settings, first)
-    kept = [name for name in made.schema.names if name != settings.signature.inputs[0].name]
-    schema = pa.schema([made.schema.field(name) for name in kept])
-    return pa.RecordBatchReader.from_batches(schema, (batch.select(kept) for batch in made))
+    if settings.keep_columns is None:
+        settings = settings._replace(keep_columns=(FILE_COLUMN,))  # and not the pixels
+    return stream(read_images(files, settings.signature, pixels or Pixels()), origin, None, settings, first)
 
 
 def _types(outputs: Arrays, settings: Settings) -> dict[str, pyarrow.DataType]:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import ray
 
-from jitonnx.batch.prediction import BLOCK_ROWS
 from jitonnx.batch.tables import Columns
 from jitonnx.batch.workers import Prediction, prepared, worker_of
 
@@ -48,17 +47,27 @@ def predict(
     outputs: Sequence[str] | Mapping[str, str] | None = None,
     batch_rows: int | None = None,
     on_error: str = "raise",
+    keep_columns: Sequence[str] | None = None,
     **map_batches: Any,
 ) -> ray.data.Dataset:
     """The dataset with columns for the model's outputs, lazily as Ray's datasets are.
 
-    model, columns, outputs, batch_rows, on_error: as for `jitonnx.batch.predict`. map_batches: of
-    `Dataset.map_batches`, as `concurrency` (actors, by default from one up to the cluster's CPUs) and `num_cpus` (of an
-    actor, 1).
+    model, columns, outputs, batch_rows, on_error, keep_columns: as for `jitonnx.batch.predict`. map_batches: of
+    `Dataset.map_batches`, as `compute` (by default an `ActorPoolStrategy` of one actor up to one for each CPU of the
+    cluster), `num_cpus` (of an actor, 1) and `batch_size` (rows that an actor is given together, by default a block).
     """
-    prediction = prepared(model, columns=columns, outputs=outputs, batch_rows=batch_rows, on_error=on_error)
-    given: dict[str, Any] = {"batch_size": BLOCK_ROWS, "num_cpus": 1, "zero_copy_batch": True}
-    given["concurrency"] = (1, max(1, int(ray.cluster_resources().get("CPU", 1))))
+    prediction = prepared(
+        model,
+        columns=columns,
+        outputs=outputs,
+        batch_rows=batch_rows,
+        on_error=on_error,
+        keep_columns=keep_columns,
+    )
+    given: dict[str, Any] = {"batch_size": None, "num_cpus": 1, "zero_copy_batch": True}
+    if not {"compute", "concurrency"} & map_batches.keys():  # the latter is what Ray had before 2.51
+        cpus = ray.cluster_resources().get("CPU", 1) / map_batches.get("num_cpus", 1)
+        given["compute"] = ray.data.ActorPoolStrategy(min_size=1, max_size=max(1, int(cpus)))
     return dataset.map_batches(
         Predictor, fn_constructor_args=(prediction,), batch_format="pyarrow", **{**given, **map_batches}
     )

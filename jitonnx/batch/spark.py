@@ -39,13 +39,21 @@ def predict(
     outputs: Sequence[str] | Mapping[str, str] | None = None,
     batch_rows: int | None = None,
     on_error: str = "raise",
+    keep_columns: Sequence[str] | None = None,
 ) -> DataFrame:
     """The frame with columns for the model's outputs, lazily as Spark's frames are; each task runs on its one thread.
 
     The arguments are those of `jitonnx.batch.predict`. Lists are Spark's arrays. InvalidArgument where the columns of
     outputs depend on the data, or are of a type that Spark lacks.
     """
-    prediction = prepared(model, columns=columns, outputs=outputs, batch_rows=batch_rows, on_error=on_error)
+    prediction = prepared(
+        model,
+        columns=columns,
+        outputs=outputs,
+        batch_rows=batch_rows,
+        on_error=on_error,
+        keep_columns=keep_columns,
+    )
     made = as_lists(worker_of(prediction).schema(to_arrow_schema(frame.schema)))
     sent = frame.sparkSession.sparkContext.broadcast(prediction)
 
@@ -72,12 +80,11 @@ def udf(
     inputs = worker.settings.signature.inputs
 
     def make() -> Callable[..., np.ndarray]:
-        session = worker_of(prediction).session
+        worker = worker_of(prediction)
 
         def run(*arrays: np.ndarray) -> np.ndarray:
             feeds = {one.name: array.astype(one.dtype) for one, array in zip(inputs, arrays, strict=True)}
-            made: np.ndarray = session.run([name], feeds)[0]
-            return made
+            return worker.array(feeds, name)
 
         return run
 

@@ -88,7 +88,7 @@ def _array(
 
     column = batch.column(batch.schema.get_field_index(name))
     count = len(column)
-    if types.is_list(column.type) or types.is_large_list(column.type) or types.is_nested(column.type):
+    if types.is_nested(column.type):
         made = _of_lists(column, shape, one, name, faults)
     else:
         _note(faults, _valid(column), f"column {name!r} is null")
@@ -106,16 +106,74 @@ def _array(
 def _of_lists(
     column: pyarrow.Array, shape: tuple[int | None, ...], one: Input, name: str, faults: dict[int, str]
 ) -> np.ndarray:
-    """Lists as arrays: numbers in fixed-size lists without Python for each row."""
-    if not (_is_fixed(column.type) and _is_number(column.type.value_type)):
+    """Lists as arrays: of numbers without Python for each row, and without a copy where all rows fit."""
+    import pyarrow as pa
+
+    good = _valid(column)
+    _note(faults, good, f"column {name!r} is null")
+    wanted = None if None in shape else int(np.prod([size or 0 for size in shape], dtype=np.int64))
+    if wanted is not None and _is_numbers(column.type) and not _is_fixed(column.type):
+        lengths = np.diff(_ends(column))
+        for place in np.flatnonzero(good & (lengths != wanted)):
+            faults.setdefault(
+                int(place), f"column {name!r} is of shape [{lengths[place]}]; input {one.name!r} takes {one}"
+            )
+        good = good & (lengths == wanted)
+    if not good.any():
+        return np.zeros((len(column), *(size or 0 for size in shape)), one.dtype)
+    found = _regular(column if good.all() else column.filter(pa.array(good)))
+    if found is None:
         return _by_rows([_nested(value) for value in column.to_pylist()], shape, one, name, faults)
-    size = column.type.list_size
-    elements = column.values[column.offset * size : (column.offset + len(column)) * size]  # those of nulls, too
-    _note(faults, _valid(column), f"column {name!r} is null")
-    _note(
-        faults, np.all(_valid(elements).reshape(len(column), size), axis=1), f"column {name!r} has a null in its list"
-    )
-    return _elements(elements, one, name).reshape(len(column), size)
+    elements, sizes = found
+    rows = np.flatnonzero(good)
+    if elements.null_count:
+        valid = _valid(elements).reshape(len(rows), -1).all(axis=1)
+        for place in rows[~valid]:
+            faults.setdefault(int(place), f"column {name!r} has a null in its list")
+    made = _elements(elements, one, name).reshape(len(rows), *sizes)
+    if len(rows) == len(column):
+        return made
+    filled = np.zeros((len(column), *sizes), made.dtype)
+    filled[rows] = made
+    return filled
+
+
+def _regular(column: pyarrow.Array) -> tuple[pyarrow.Array, tuple[int, ...]] | None:
+    """The elements of (nested) lists of numbers, and the lengths of lists; None where these are not all the same, or
+    lists within lists are null."""
+    sizes = []
+    while _is_list(column.type):
+        if column.null_count:
+            return None
+        if _is_fixed(column.type):
+            size = column.type.list_size
+            begin, end = column.offset * size, (column.offset + len(column)) * size
+        else:
+            ends = _ends(column)
+            begin, end = int(ends[0]), int(ends[-1])
+            size = (end - begin) // max(1, len(column))
+            if not np.all(np.diff(ends) == size):
+                return None
+        sizes.append(size)
+        column = column.values[begin:end]
+    return (column, tuple(sizes)) if _is_number(column.type) else None
+
+
+def _ends(column: pyarrow.Array) -> np.ndarray:
+    """Where the lists of a column, which are of any length, begin and end among its values."""
+    found: np.ndarray = column.offsets.to_numpy()
+    return found
+
+
+def _is_list(kind: pyarrow.DataType) -> bool:
+    import pyarrow.types as types
+
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def _is_numbers(kind: pyarrow.DataType) -> bool:
+    """Whether these are lists of numbers, not of lists."""
+    return _is_list(kind) and _is_number(kind.value_type)
 
 
 def _is_fixed(kind: pyarrow.DataType) -> bool:
@@ -222,20 +280,22 @@ def column_of(array: np.ndarray, block: Block) -> pyarrow.Array:
 
 def with_outputs(
     block: Block,
+    kept: Sequence[int],
     outputs: Mapping[str, np.ndarray],
     names: Mapping[str, str],
     types: Mapping[str, pyarrow.DataType],
     *,
     keep_faults: bool,
 ) -> pyarrow.RecordBatch:
-    """The block's record batch, with a column for each output. names: the columns of outputs; types: of columns.
+    """The block's record batch, of its columns those whose numbers are kept, and one for each output.
 
+    names: the columns of outputs; types: of columns.
     keep_faults: with a column that says what is wrong with a row.
     """
     import pyarrow as pa
 
     batch = block.source
-    columns, fields = list(batch.columns), list(batch.schema.names)
+    columns, fields = [batch.column(place) for place in kept], [batch.schema.names[place] for place in kept]
     for output, column in names.items():
         empty = output not in outputs  # no row was run
         columns.append(pa.nulls(block.count, types[column]) if empty else column_of(outputs[output], block))

@@ -19,7 +19,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jitonnx.api.session import InferenceSession, load
-from jitonnx.batch.prediction import SIZES, one_thread, open_settings, output_types, settled, stream
+from jitonnx.batch.packing import Arrays
+from jitonnx.batch.prediction import (
+    SIZES,
+    one_thread,
+    open_settings,
+    output_types,
+    predict_feeds,
+    settled,
+    stream,
+)
 from jitonnx.batch.signature import signature_of
 from jitonnx.batch.tables import Columns, map_columns
 from jitonnx.errors import Error, Fail, InvalidArgument
@@ -28,6 +37,7 @@ from jitonnx.support.kernel_cache import KernelCache, default_directory
 from jitonnx.support.log import logger
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow
 
 MOST_ROWS = SIZES[-1]
@@ -48,6 +58,7 @@ class Prediction(NamedTuple):
     outputs: Sequence[str] | Mapping[str, str] | None
     batch_rows: int | None
     on_error: str
+    keep_columns: tuple[str, ...] | None
     digest: str
 
 
@@ -58,6 +69,7 @@ def prepared(
     outputs: Sequence[str] | Mapping[str, str] | None = None,
     batch_rows: int | None = None,
     on_error: str = "raise",
+    keep_columns: Sequence[str] | None = None,
 ) -> Prediction:
     """The model, compiled, to be sent to workers. The arguments are those of `jitonnx.batch.predict`.
 
@@ -67,14 +79,14 @@ def prepared(
         raise InvalidArgument("a session cannot be sent to workers: give the model's path or its bytes")
     content: bytes | str = model if isinstance(model, bytes) else os.path.abspath(os.fspath(model))
     session = InferenceSession(content, one_thread())
-    open_settings(session, outputs, batch_rows, None, on_error)
+    kept = open_settings(session, outputs, batch_rows, None, on_error, keep_columns).keep_columns
     if isinstance(content, str) and not _has_other_files(content):
         content = Path(content).read_bytes()
     compiled = _compiled(session, batch_rows)
-    digest = hashlib.sha256(repr((columns, outputs, batch_rows, on_error)).encode())
+    digest = hashlib.sha256(repr((columns, outputs, batch_rows, on_error, kept)).encode())
     for part in (content if isinstance(content, bytes) else content.encode(), compiled):
         digest.update(hashlib.sha256(part).digest())
-    return Prediction(content, compiled, columns, outputs, batch_rows, on_error, digest.hexdigest())
+    return Prediction(content, compiled, columns, outputs, batch_rows, on_error, kept, digest.hexdigest())
 
 
 def _has_other_files(path: str) -> bool:
@@ -106,7 +118,7 @@ class Worker:
     def __init__(self, prediction: Prediction, threads: int) -> None:
         self._prediction = prediction
         self.session = _opened(prediction)
-        given = prediction.outputs, prediction.batch_rows, threads, prediction.on_error
+        given = prediction.outputs, prediction.batch_rows, threads, prediction.on_error, prediction.keep_columns
         self.settings = open_settings(self.session, *given)
         self._lock = threading.Lock()
 
@@ -120,6 +132,15 @@ class Worker:
             self.settings = settled(self.settings, rows, self._prediction.columns)
         types = self.types if self.knows_types else None
         return stream(reader, origin, self._prediction.columns, self.settings, types=types).read_all()
+
+    def array(self, feeds: Arrays, output: str) -> np.ndarray:
+        """An output [rows, ...] for rows as arrays [rows, ...] by input. RowError for those that do not fit."""
+        with self._lock:
+            self.settings = settled(self.settings, feeds)
+        settings = self.settings._replace(names={output: output}, keeps=False)
+        (made,) = predict_feeds(iter([feeds]), settings)
+        array: np.ndarray = made[output]
+        return array
 
     @property
     def knows_types(self) -> bool:
@@ -136,7 +157,8 @@ class Worker:
         import pyarrow as pa
 
         map_columns(self.settings.signature, given, self._prediction.columns)
-        return pa.schema([*given, *(pa.field(name, kind) for name, kind in self.types.items())], given.metadata)
+        kept = [given.field(place) for place in self.settings.kept_of(given)]
+        return pa.schema([*kept, *(pa.field(name, kind) for name, kind in self.types.items())], given.metadata)
 
 
 def _opened(prediction: Prediction) -> InferenceSession:

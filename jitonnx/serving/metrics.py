@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kserve.metrics import PREDICT_HIST_TIME
 from prometheus_client import Counter, Gauge, Histogram
 
 _SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
@@ -22,6 +23,7 @@ class Metrics:
         self._waiting = WAITING.labels(name)
         self._requests, self._rows = BATCH_REQUESTS.labels(name), BATCH_ROWS.labels(name)
         self._seconds = RUN_SECONDS.labels(name)
+        self.predict_seconds = PREDICT_HIST_TIME.labels(name)
         self.answered, self.refused, self.failed = (
             REQUESTS.labels(name, outcome) for outcome in ("answered", "refused", "failed")
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 import signal
 import socket
 import sys
@@ -16,6 +17,7 @@ from typing import Any
 
 import grpc
 import grpc_interceptor
+import orjson
 import prometheus_client
 import uvicorn
 from kserve import InferRequest, ModelRepository
@@ -27,9 +29,10 @@ from kserve.protocol.grpc.servicer import InferenceServicer
 from kserve.protocol.model_repository_extension import ModelRepositoryExtension
 from kserve.protocol.rest.v2_endpoints import V2Endpoints
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from jitonnx.serving.model import Model
 from jitonnx.serving.tensors import read_request
@@ -37,6 +40,8 @@ from jitonnx.support.log import logger
 
 LARGEST_REQUEST = 64 << 20
 """Bytes."""
+_INFER = re.compile("/v2/models/([^/]+)/infer")
+_JSON_LENGTH = INFERENCE_CONTENT_LENGTH_HEADER.lower().encode()
 _SWITCH_SECONDS = 0.0005
 """For which a thread may keep others from Python: runs that have ended are to be answered soon."""
 
@@ -72,25 +77,58 @@ class _Plane(DataPlane):
         return all(model.ready for model in self.model_registry.get_models().values())
 
 
-class _Endpoints(V2Endpoints):
-    async def asked(self, http_request: Request) -> Response:
-        """POST .../infer; KServe's own reads bytes as lists of numbers."""
-        model_name = http_request.path_params["model_name"]
-        length = http_request.headers.get(INFERENCE_CONTENT_LENGTH_HEADER)
-        if length is not None and not length.isdecimal():
+class _Application:
+    """What uvicorn calls: requests for answers are answered here, all others by Starlette, whose way to an endpoint and
+    back takes longer than a small model's run."""
+
+    def __init__(self, plane: DataPlane) -> None:
+        self._plane, self._others = plane, _other_endpoints(plane)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "POST" or (asked := _INFER.fullmatch(scope["path"])) is None:
+            await self._others(scope, receive, send)
+            return
+        try:
+            made, json_length = await self._answer(asked[1], scope, receive)
+        except ClientDisconnect:
+            return
+        except tuple(kind for kind, *_ in _ERRORS) as error:
+            await _told(error)(scope, receive, send)
+            return
+        headers = [(b"content-type", b"application/json")]
+        if json_length is None:
+            made = orjson.dumps(made)
+        else:
+            headers = [(b"content-type", b"application/octet-stream"), (_JSON_LENGTH, b"%d" % json_length)]
+        headers.append((b"content-length", b"%d" % len(made)))
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": made})
+
+    async def _answer(self, name: str, scope: Scope, receive: Receive) -> tuple[Any, int | None]:
+        """Of a model: JSON alone, or bytes that begin with so many of JSON. (KServe's own endpoint reads tensors of
+        bytes as lists of numbers.)"""
+        length = next((value.decode("latin-1") for key, value in scope["headers"] if key == _JSON_LENGTH), None)
+        if length is not None and not (length.isascii() and length.isdecimal()):
             raise InvalidInput(f"{INFERENCE_CONTENT_LENGTH_HEADER} is {length!r}; a number of bytes is needed")
-        body = bytearray()
-        async for piece in http_request.stream():
-            body += piece
+        body, is_more = bytearray(), True
+        while is_more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect
+            body += message.get("body", b"")
+            is_more = message.get("more_body", False)
             if len(body) > LARGEST_REQUEST:
                 raise InvalidInput(f"the request is larger than {LARGEST_REQUEST} bytes")
-        request: InferRequest = read_request(bytes(body), None if length is None else int(length), model_name)
-        answer, _ = await self.dataplane.infer(model_name, request)
-        made, json_length = answer.to_rest()
-        if json_length is None:
-            return JSONResponse(made)
-        headers = {INFERENCE_CONTENT_LENGTH_HEADER: str(json_length)}
-        return Response(made, headers=headers, media_type="application/octet-stream")
+        request: InferRequest = read_request(bytes(body), None if length is None else int(length), name)
+        answer, _ = await self._plane.infer(name, request)
+        made: tuple[Any, int | None] = answer.to_rest()
+        return made
+
+
+def _told(error: Exception) -> JSONResponse:
+    """An error over HTTP."""
+    status = next(status for kind, status, _ in _ERRORS if isinstance(error, kind))
+    return JSONResponse({"error": str(error)}, status)
 
 
 class _Interceptor(grpc_interceptor.AsyncExceptionToStatusInterceptor):
@@ -110,10 +148,9 @@ class _HttpServer(uvicorn.Server):
         yield
 
 
-def _application(plane: DataPlane) -> Starlette:
+def _other_endpoints(plane: DataPlane) -> Starlette:
     async def told(_: Request, error: Exception) -> JSONResponse:
-        status = next(status for kind, status, _ in _ERRORS if isinstance(error, kind))
-        return JSONResponse({"error": str(error)}, status)
+        return _told(error)
 
     async def metrics(_: Request) -> Response:
         made = prometheus_client.generate_latest()
@@ -125,9 +162,8 @@ def _application(plane: DataPlane) -> Starlette:
 
         return Route(path, get)
 
-    endpoints = _Endpoints(plane)
+    endpoints = V2Endpoints(plane)
     routes = [
-        Route("/v2/models/{model_name}/infer", endpoints.asked, methods=["POST"]),
         route("/v2", endpoints.metadata),
         route("/v2/health/live", endpoints.live),
         route("/v2/health/ready", endpoints.ready),
@@ -182,7 +218,9 @@ async def _served(models: Sequence[Model], host: str, port: int, grpc_port: int,
     add_GRPCInferenceServiceServicer_to_server(servicer, over_grpc)
     grpc_port = over_grpc.add_insecure_port(f"{told_host}:{grpc_port}")
     config = uvicorn.Config(
-        _application(plane),
+        _Application(plane),
+        lifespan="off",
+        proxy_headers=False,
         log_level="warning",
         access_log=False,
         timeout_keep_alive=65,  # longer than proxies', as KServe has it

@@ -82,6 +82,16 @@ def test_the_command(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "is not there" in capsys.readouterr().err
 
 
+def test_columns_that_are_kept(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["map", str(files / "m.onnx"), str(files / "rows.parquet"), "-o", str(files / "out"), "--keep-columns"]
+    assert main([*command, "id"]) == 0
+    assert whole(files / "out").column_names == ["id", "y", "s"]
+    assert main([*command, ""]) == 1
+    assert "made with another keep_columns" in capsys.readouterr().err
+    assert main([*command[:4], str(files / "other"), "--keep-columns", ""]) == 0
+    assert whole(files / "other").column_names == ["y", "s"] and whole(files / "other").num_rows == 503
+
+
 def test_folders_that_are_not_ours(files: Path) -> None:
     (files / "empty").mkdir()
     with pytest.raises(InvalidArgument, match="holds no tables"):

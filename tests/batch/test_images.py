@@ -62,6 +62,17 @@ def test_numbers_are_scaled(folder: Path) -> None:
     made = predict(folder, model(FLOATS), pixels=Pixels((0.5, 0.25, 0), (0.5, 1, 2))).read_all()
     wanted = (pixels_of(folder) / 255 - [0.5, 0.25, 0]) / [0.5, 1, 2]
     np.testing.assert_allclose(np.array(made["y"].to_pylist()), wanted.transpose(0, 3, 1, 2), atol=1e-6)
+    with pytest.raises(InvalidArgument, match="mean has 2 numbers; input 'x' has 3 channels"):
+        predict(folder, model(FLOATS), pixels=Pixels((0.5, 0.25)))
+
+
+def test_columns_that_are_kept(folder: Path) -> None:
+    assert predict(folder, model(FLOATS), keep_columns=[]).schema.names == ["y"]
+    made = predict(
+        folder, model(BYTES, "4,6,3"), keep_columns=["file", "x"], batch_rows=16, outputs={"y": "z"}
+    ).read_all()
+    assert made.column_names == ["file", "x", "z"]
+    np.testing.assert_array_equal(np.array(made["x"].to_pylist()).reshape(70, 4, 6, 3), pixels_of(folder))
 
 
 def test_what_is_no_image(folder: Path) -> None:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import onnx.parser
 import pandas
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 from jitonnx import InferenceSession
-from jitonnx.batch import RowError, predict
+from jitonnx.batch import RowError, predict, prediction
 from jitonnx.batch.packing import IN_FLIGHT
 from jitonnx.batch.prediction import rows_that_pay
 from jitonnx.errors import InvalidArgument
@@ -87,6 +90,70 @@ def test_rows_that_do_not_fit() -> None:
     assert nothing["error"].to_pylist()[0] and nothing["y"].null_count == 1
     whole = pa.FixedSizeListArray.from_arrays(pa.array(X[:20].ravel()), 3, mask=pa.array(np.arange(20) == 4))
     assert predict(pa.table({"x": whole}), model(), on_error="keep")["y"].is_null().to_pylist().index(True) == 4
+
+
+def test_lists_of_any_kind_are_rows() -> None:
+    """Sliced ones, too; where rows do not fit, the others do."""
+    for kind in (pa.list_(pa.float32()), pa.large_list(pa.float64()), pa.list_(pa.int16(), 3)):
+        x = np.round(X * 10).astype(np.float32)
+        column = pa.array(x.astype(int).tolist() if kind.value_type == pa.int16() else x.tolist(), kind)
+        check(predict(pa.table({"id": np.arange(490), "x": column.slice(5, 490)}), model()), x[5:495])
+        empty = predict(pa.table({"x": column.slice(0, 0)}), model())
+        assert empty.num_rows == 0
+        rows = column.to_pylist()
+        rows[4], rows[6] = None, [1, None, 2]
+        if not pa.types.is_fixed_size_list(kind):
+            rows[9], rows[11] = [], [1, 2, 3, 4]
+        kept = predict(pa.table({"x": pa.array(rows, kind).slice(2)}), model(), on_error="keep")
+        wrong = {place - 2 for place, row in enumerate(rows) if row is None or None in row or len(row) != 3}
+        assert {place for place, text in enumerate(kept["error"].to_pylist()) if text} == wrong
+        fitting = [place for place in range(len(X) - 2) if place not in wrong]
+        np.testing.assert_allclose(kept["s"].take(fitting).to_numpy(), x[2:][fitting].sum(1), atol=1e-5)
+
+
+def test_lists_within_lists_are_axes() -> None:
+    text = '<ir_version: 8, opset_import: ["": 18]> g (float[N,2,%s] x) => (float[N,2,%s] y) { y = Relu(x) }'
+    x = X[:60].reshape(-1, 2, 3)
+    kinds = [pa.list_(pa.list_(pa.float32())), pa.list_(pa.list_(pa.float32(), 3)), pa.list_(pa.list_(pa.float32()), 2)]
+    for size, kind in itertools.product(("3", "M"), kinds):
+        content = onnx.parser.parse_model(text.replace("%s", size)).SerializeToString()
+        column = pa.array(x.tolist(), kind)
+        made = predict(pa.table({"x": column.slice(3)}), content, batch_rows=8)
+        np.testing.assert_array_equal(np.array(made["y"].to_pylist()), np.maximum(x[3:], 0))
+    ragged = [*x[:3].tolist(), [[1.0, 2.0, 3.0, 4.0], [1.0, 2.0]], [[1.0, 2.0, 3.0], None], *x[3:].tolist()]
+    content = onnx.parser.parse_model(text.replace("%s", "3")).SerializeToString()
+    kept = predict(pa.table({"x": ragged}), content, on_error="keep")
+    assert [place for place, text in enumerate(kept["error"].to_pylist()) if text] == [3, 4]
+    np.testing.assert_array_equal(np.array(kept["y"].take([0, 1, 2, 5, 6]).to_pylist()), np.maximum(x[:5], 0))
+
+
+def test_columns_that_are_kept(tmp_path: Path) -> None:
+    table = lists().append_column("name", pa.array([str(place) for place in range(len(X))]))
+    for kept in ([], ["name"], ["name", "x"], "id"):
+        made = predict(table, model(), keep_columns=kept)
+        assert made.column_names == [*([kept] if kept == "id" else kept), "y", "s"]
+        np.testing.assert_array_equal(np.array(made["y"].to_pylist(), np.float32), np.maximum(X, 0))
+    assert predict(table, model(), keep_columns=["id"], outputs={"s": "x"}).column_names == ["id", "x"]
+    pyarrow.parquet.write_table(table, tmp_path / "t.parquet", row_group_size=100)
+    reader = predict(tmp_path / "t.parquet", model(), keep_columns=["name"], on_error="keep")
+    assert reader.read_all().column_names == ["name", "y", "s", "error"]
+    numbers = pa.table({"k": table["name"], "a": X[:, 0], "b": X[:, 1], "c": X[:, 2]})
+    assert predict(numbers, model(), keep_columns=["k"]).column_names == ["k", "y", "s"]
+    with pytest.raises(InvalidArgument, match="no column 'z' to keep"):
+        predict(table, model(), keep_columns=["z"])
+    with pytest.raises(InvalidArgument, match="columns are of tables"):
+        predict([{"x": X}], model(), keep_columns=["x"])
+
+
+def test_blocks_are_of_few_rows_where_these_are_large() -> None:
+    """Of inputs or of outputs, whatever comes together."""
+    text = """<ir_version: 8, opset_import: ["": 18]>
+    g (float[N,1] x) => (float[N,65536] y) <int64[2] sizes = {1, 65536}> { y = Expand(x, sizes) }"""
+    content = onnx.parser.parse_model(text).SerializeToString()
+    table = pa.table({"x": np.arange(200, dtype=np.float32)})
+    made = predict(table.to_reader(), content, batch_rows=16)
+    sizes = [batch.num_rows for batch in made]
+    assert sum(sizes) == 200 and max(sizes[1:]) == 16 and sizes[0] <= 64
 
 
 def test_rows_that_a_model_fails_on() -> None:
@@ -165,6 +232,21 @@ def test_batches_grow_while_they_pay() -> None:
         return {}
 
     assert rows_that_pay(run, {"x": X}) == 64 and max(sizes) == 256
+
+
+def test_long_batches_are_not_tried_where_they_do_not_pay(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    now = 0.0
+
+    def run(arrays: Any) -> Any:
+        nonlocal now
+        sizes.append(len(arrays["x"]))
+        now += 0.004 * sizes[-1]
+        return {}
+
+    monkeypatch.setattr(prediction, "time", SimpleNamespace(perf_counter=lambda: now))
+
+    assert rows_that_pay(run, {"x": X}) == 1 and max(sizes) == 8
 
 
 def test_polars_frames() -> None:

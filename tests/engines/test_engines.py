@@ -102,6 +102,11 @@ def test_ray_datasets(ray: Any) -> None:
 
     made = predict(ray.data.from_arrow([rows().slice(0, 1000), rows().slice(1000)]), MODEL)
     check(pa.concat_tables(ray.get(made.to_arrow_refs())))
+    for how in ({"concurrency": 1}, {"compute": ray.data.ActorPoolStrategy(size=1), "batch_size": 700}):
+        made = predict(ray.data.from_arrow([rows()]), MODEL, **how)
+        check(pa.concat_tables(ray.get(made.to_arrow_refs())))
+    kept = predict(ray.data.from_arrow(rows()), MODEL, keep_columns=["id"], outputs=["s"])
+    assert kept.take_batch(3, batch_format="pyarrow").column_names == ["id", "s"]
 
 
 def test_dask_frames(dask: Any) -> None:
@@ -114,6 +119,8 @@ def test_dask_frames(dask: Any) -> None:
     frame = frames.from_pandas(pandas.DataFrame({"id": np.arange(len(X)), **x}), npartitions=7)
     made = predict(frame, MODEL, columns={"x": ["a", "b", "c"]})
     assert list(made.columns) == ["id", "a", "b", "c", "y", "s"]
+    kept = predict(frame, MODEL, columns={"x": ["a", "b", "c"]}, keep_columns=["id"], outputs=["s"])
+    assert list(kept.columns) == list(kept.compute().columns) == ["id", "s"]
     found = made.compute()
     np.testing.assert_allclose(found["s"], X.sum(1), rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(np.stack(list(found["y"])), np.maximum(X, 0))
@@ -130,6 +137,10 @@ def test_dask_arrays(dask: Any) -> None:
     long = np.tile(X, (7, 1))  # blocks of more rows than the compiled model takes
     made = predict_array(arrays.from_array(long, chunks=(len(long), 3)), MODEL).compute()
     np.testing.assert_array_equal(made, np.maximum(long, 0))
+    fixed = onnx.parser.parse_model(TEXT.replace("N", "7")).SerializeToString()  # a batch of 7, filled up
+    np.testing.assert_array_equal(predict_array(array, fixed).compute(), np.maximum(X, 0))
+    with pytest.raises(ValueError, match="float32"):
+        predict_array(array.astype(np.float64), MODEL)
     with pytest.raises(ValueError, match="whole rows"):
         predict_array(arrays.from_array(X, chunks=(1234, 1)), MODEL)
 
@@ -141,6 +152,8 @@ def test_spark_frames(spark: Any) -> None:
 
     frame = spark.createDataFrame([(number, row.tolist()) for number, row in enumerate(X[:500])], ["id", "x"])
     check(predict(frame.repartition(3), MODEL).toArrow(), X[:500])
+    kept = predict(frame, MODEL, keep_columns=["id"], outputs=["s"]).toArrow()
+    assert kept.column_names == ["id", "s"] and kept.num_rows == 500
     made = frame.withColumn("s", udf(MODEL, output="s")("x")).withColumn("y", udf(MODEL)(col("x")))
     check(made.toArrow(), X[:500])
 

@@ -268,6 +268,27 @@ def told(server: Server, name: str) -> int:
     return int(float(value))
 
 
+STEPS = """
+import sys
+from jitonnx.serving import Model, serve
+
+class Doubled(Model):
+    async def postprocess(self, result, headers=None, response_headers=None):
+        result.outputs[0].set_data_from_numpy(2 * result.outputs[0].as_numpy(), binary_data=True)
+        return result
+
+serve([Doubled("doubled", sys.argv[1])], port=0, grpc_port=0)
+"""
+
+
+def test_steps_of_a_subclass(started: Callable[..., Server], tmp_path: Path) -> None:
+    server = started("-c", STEPS, str(saved(tmp_path, "rows", ROWS)))
+    x = np.ones((2, 3), np.float32)
+    for package, client in server.clients():
+        np.testing.assert_array_equal(client.infer("doubled", feeds(package, of_rows(x))).as_numpy("y"), 2 * x)
+    assert 'request_postprocess_seconds_count{model_name="doubled"} 2.0' in server.get("/metrics")
+
+
 WAITING = 'jitonnx_requests_waiting{model_name="slow"}'
 REFUSED = 'jitonnx_requests_total{model_name="slow",outcome="refused"}'
 

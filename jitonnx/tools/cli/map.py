@@ -34,6 +34,13 @@ def add(subparsers: Any) -> None:
     parser.add_argument(
         "--outputs", metavar="NAME[=COLUMN],...", help="outputs to write, and names for their columns (default: all)"
     )
+    parser.add_argument(
+        "--keep-columns",
+        type=lambda text: text.split(",") if text else [],
+        metavar="NAME,...",
+        help="of the columns that were there those that are written in front of the outputs'; none for '' (default: "
+        "all, but not the pixels of images)",
+    )
     for name, number in (("mean", 0), ("std", 1)):
         parser.add_argument(
             f"--{name}",
@@ -97,6 +104,7 @@ def main(options: argparse.Namespace) -> None:
         batch_rows=options.batch_rows,
         threads=options.workers,
         on_error=options.on_error,
+        keep_columns=options.keep_columns,
         pixels=Pixels(**given) if given else None,
         engine=options.engine,
         tell=line.tell,
