@@ -1,8 +1,8 @@
 """Tuning by measurement: kernels whose estimated costs are close are timed in place, in the model's own runs.
 
 `tune` plans a model as usual and notes what was chosen for what (`jitonnx.target.choosing`). Then it compiles the model
-with the second candidate of every choice, with the third, and so on, runs both in turns and compares what the calls of
-each choice take. What was measured to be faster is settled, and kept in the kernel cache by problem, core and threads,
+with other candidates, of many choices at once, but of no two that a call has in common (`_rounds`), runs both in turns
+and compares what the calls of each choice take. What was measured to be faster is settled, and kept in the kernel cache by problem, core and threads,
 so that another model with the same layers measures less.
 """
 
@@ -68,15 +68,14 @@ def tune(
     end = time.perf_counter() + seconds
     usual = _Variant(graph, settings, cache, ())
     inputs = feeds(usual.engine.usual_sizes)
-    choices = {choice.problem: choice for choice in usual.choices(inputs) if len(choice.costs) > 1}
+    calls = [[choice for choice in made if len(choice.costs) > 1] for made in usual.choices(inputs)]
+    choices = {choice.problem: choice for made in calls for choice in made}
     keys = {problem: _key(usual.engine, problem) for problem in choices}
     known = {problem: kept for problem in choices if (kept := _known(cache, problem, keys[problem])) is not None}
     shares: dict[Problem, dict[str, float]] = {problem: {} for problem in choices if problem not in known}
-    for number in range(1, max((len(choices[problem].costs) for problem in shares), default=0)):
+    measured_calls = [[choice for choice in made if choice.problem in shares] for made in calls]
+    for tried in _rounds(measured_calls):
         began = time.perf_counter()
-        tried = {
-            problem: list(choices[problem].costs)[number] for problem in shares if len(choices[problem].costs) > number
-        }
         try:
             variant = _Variant(graph, settings, cache, [Measured(*each) for each in tried.items()])
             found = _compared(usual, variant, inputs)
@@ -110,6 +109,24 @@ def tune(
     return Tuned(every, share, comparisons)
 
 
+def _rounds(calls: Sequence[Sequence[Choice]]) -> Iterator[dict[Problem, str]]:
+    """Candidates to be tried together, by problem: each other than the one taken once, and in no round two of choices
+    that a call has in common, whose times could not be told apart. calls: what was chosen for each."""
+    left = {
+        choice.problem: [text for text in choice.costs if text != choice.taken] for made in calls for choice in made
+    }
+    beside: defaultdict[Problem, set[Problem]] = defaultdict(set)
+    for made in calls:
+        for choice in made:
+            beside[choice.problem].update(other.problem for other in made)
+    while any(left.values()):
+        tried: dict[Problem, str] = {}
+        for problem in sorted(left, key=lambda problem: -len(left[problem])):
+            if left[problem] and not beside[problem] & tried.keys():
+                tried[problem] = left[problem].pop(0)
+        yield tried
+
+
 class _Variant:
     """The model compiled with some choices settled."""
 
@@ -118,12 +135,12 @@ class _Variant:
         choices = replace(settings.choices, measured=tuple(measured))
         self.engine = Engine(copy, replace(settings, choices=choices), cache)
 
-    def choices(self, inputs: Sequence[np.ndarray]) -> Iterator[Choice]:
-        """All that was chosen for a run of these inputs."""
+    def choices(self, inputs: Sequence[np.ndarray]) -> Iterator[tuple[Choice, ...]]:
+        """What was chosen for each call of a run of these inputs."""
         engine = self._serving(inputs)
         for code in engine.codes:
             for call in code.plan.calls:
-                yield from call.choices
+                yield call.choices
 
     def seconds(self, inputs: Sequence[np.ndarray]) -> tuple[dict[Problem, float], float]:
         """What the calls of each choice take in a run, the least of some, and what all calls do."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -71,15 +71,19 @@ def choose_gemm(
         if (down := _cover(m, height)) and (across := _cover(columns, width))
         if width % parts == 0 or width == columns  # a half vector is stored through a mask: only in the last panel
     }
+
+    def problem() -> str:
+        return f"{_text(batch)} x {_text(m)}x{_text(n)}x{_text(k)} {element}{', packed' * packed_b}"
+
     heights, widths = cheapest(
         "GEMM tile",
-        lambda: f"{_text(batch)} x {_text(m)}x{_text(n)}x{_text(k)} {element}{', packed' * packed_b}",
+        problem,
         costs,
         lambda tile: " x ".join("+".join(map(str, sizes)) for sizes in tile) + " vectors" + f" / {parts}" * (parts > 1),
         alike=lambda tile: tile[1][0],
     )
     itemsize = np.dtype(element).itemsize
-    waits = packed_b and target.waits_for_l3
+    waits = packed_b and target.asks_for_panels
     # Tiles of 12 sums have no time for more loads where b stays in the second-level cache: 784 x 512 x 256 reached 0.85
     # of AVX2's FMA limit without, 0.80 with; 128 x 768 x 3072, whose b does not stay there, 0.72 and 0.84.
     stays = (
@@ -94,8 +98,13 @@ def choose_gemm(
     # A panel that outgrows the first-level cache is worth the loads in any case: 0.91 of the time at 196 x 384 x 512.
     prefetch_distance = target.steps_near(panel_bytes) if waits and (not stays or panel_bytes > target.l1_bytes) else 0
     wide = tuple(width * lanes // parts for width in widths)
+    next_panel = n is None or n > wide[0]
+    paced_prefetch = waits and not stays and next_panel
+    if packed_b:
+        prefetch_distance, paced_prefetch = _requests(
+            problem, (prefetch_distance, paced_prefetch), next_panel=next_panel
+        )
     prefetches_rows = target.vector_registers >= 32 or not target.waits_for_l3
-    paced_prefetch = waits and not stays and (n is None or n > wide[0])  # there is a next panel
     copies = not packed_b and target.waits_for_l3
     used = ((m or _ASSUMED_ROWS) + 2 * wide[0]) * (k or 0) * itemsize
     in_parts = waits and a_in_place and target.vector_registers >= 32 and 2 * used > target.l2_bytes
@@ -109,6 +118,19 @@ def choose_gemm(
         paced_prefetch=paced_prefetch,
         prefetches_rows=prefetches_rows,
         depth=-(-(k or 0) // parts_of_k) if parts_of_k > 1 else 0,
+    )
+
+
+def _requests(problem: Callable[[], str], usual: tuple[int, bool], *, next_panel: bool) -> tuple[int, bool]:
+    """How many steps ahead of its use a panel is asked for, and whether the next one is at an even pace.
+    usual: that of untuned products; next_panel: whether there is one."""
+    ahead = tuning.PREFETCH_STEPS
+    ways = dict.fromkeys([usual, (0, False), (ahead, next_panel), (ahead, False), (0, next_panel)], 1.1)
+    return cheapest(
+        "GEMM requests",
+        problem,
+        ways | {usual: 1.0},
+        lambda way: f"panel asked for {way[0]} steps ahead, the next one {'at an even pace' if way[1] else 'at once'}",
     )
 
 
