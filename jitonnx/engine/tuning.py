@@ -2,8 +2,8 @@
 
 `tune` plans a model as usual and notes what was chosen for what (`jitonnx.target.choosing`). Then it compiles the model
 with other candidates, of many choices at once, but of no two that a call has in common (`_rounds`), runs both in turns
-and compares what the calls of each choice take. What was measured to be faster is settled, and kept in the kernel cache by problem, core and threads,
-so that another model with the same layers measures less.
+and compares what the calls of each choice take. What was measured to be faster is settled, and kept in the kernel cache
+by problem, core and threads, so that another model with the same layers measures less.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ from jitonnx.target.choosing import Choice, Measured, Problem
 
 GAIN = 0.03
 """What a candidate has to save of the time of the one that is estimated to be best; less is noise."""
+SURE_GAIN = 0.1
+"""What one has to save where all that save `GAIN` do not make the whole faster: each further kernel is code to load."""
 TURNS, RUNS = 3, 3
 """How often two ways take turns, and runs in each: the least time of all counts."""
 _FORMAT = "tuning 1"
@@ -97,16 +99,22 @@ def tune(
     for problem, part in _compared(usual, together, inputs).items():
         if problem in settled and part > 1 - GAIN:
             settled[problem] = settled[problem]._replace(taken=settled[problem].estimated)
+    share = 1.0
+    for least in (GAIN, SURE_GAIN):
+        for problem, measured in settled.items():
+            if shares[problem].get(measured.taken, 1.0) > 1 - least:
+                settled[problem] = measured._replace(taken=measured.estimated)
+        if all(measured.taken == measured.estimated for measured in settled.values()):
+            break
+        share = _share(usual, _Variant(graph, settings, cache, (*known.values(), *settled.values())), inputs)
+        if share < 1:
+            break
     every = (*known.values(), *settled.values())
-    if all(measured.taken == measured.estimated for measured in settled.values()):
-        share = 1.0
-    else:
-        share = _share(usual, _Variant(graph, settings, cache, every), inputs)
-    if share > 1:
+    if share >= 1 and any(measured.taken != measured.estimated for measured in settled.values()):
         return Tuned((), 1.0, comparisons)
     for problem, measured in settled.items():
         cache.put(keys[problem], json.dumps(measured[1:]).encode())
-    return Tuned(every, share, comparisons)
+    return Tuned(every, min(share, 1.0), comparisons)
 
 
 def _rounds(calls: Sequence[Sequence[Choice]]) -> Iterator[dict[Problem, str]]:

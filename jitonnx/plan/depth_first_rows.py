@@ -11,8 +11,7 @@ Measured step by step on a Granite Rapids that others used, bands of a step summ
 takes 0.955 of the time (its 3x3 convolutions, too, find more in the cache), the first perceptrons of ConvNeXt 0.9 to
 0.97, two products of ResNet50, the second of which adds the first, 0.87. Bands of twice the size gained a third of
 that, of half the size as much. Products write to the
-third-level cache of a Zen 4 as fast as they multiply: nothing is cut for such cores, unless tuning measures that it
-pays.
+third-level cache of a Zen 4 as fast as they multiply: nothing is cut for such cores.
 
 Where only a run tells how many rows there are, but surely enough (several images of a known size), there are as many
 bands as many rows need, of as many rows as the run's sizes ask for; those behind the last row are empty. Others are not
@@ -35,34 +34,22 @@ from jitonnx.plan.region import RegionSpec
 from jitonnx.plan.tensor import Buffer, StridedTensor, dense_tensor, flat_rows
 from jitonnx.support.records import dataclass
 from jitonnx.target import tuning
-from jitonnx.target.choosing import cheapest, is_tuned, made_choices
 from jitonnx.target.machine import Target
 
 
 def rows_in_bands(calls: list[KernelCall], target: Target) -> list[KernelCall]:
     """The calls, with chains of products and what is done to rows in front of them cut into bands."""
-    if not target.waits_for_l3 and not is_tuned():
+    if not target.waits_for_l3:
         return calls
     uses = Counter(buffer for call in calls for buffer in {tensor.buffer for tensor in call.tensors})
     result: list[KernelCall] = []
     place = 0
     while place < len(calls):
         chain = _chain(calls, place, uses, target)
-        rows = _chosen(chain, target)
-        if made := made_choices():
-            for link in chain:
-                link.call.note_choices(made)
+        rows = _rows_of_a_band(chain, target)
         result += [calls[place]] if rows is None else _cut(chain, rows)
         place += 1 if rows is None else len(chain)
     return result
-
-
-_APART = 0
-"""No links go in turns."""
-_OTHER_SHARES = (2, 8)
-"""Other sizes of bands that may be worth measuring: as `tuning.TILING_ROWS_SHARE_OF_L2`."""
-_OTHER_WAY = 1.1
-"""What another way than the usual one costs, roughly."""
 
 
 @dataclass(eq=False)
@@ -156,29 +143,12 @@ def _follows(first: _Link, second: _Link, uses: Counter[Buffer]) -> bool:
     )
 
 
-def _chosen(chain: Sequence[_Link], target: Target) -> DimLike | None:
-    """Rows of a band; None where cutting brings nothing, as usual on cores that their third-level cache keeps up
-    with."""
+def _rows_of_a_band(chain: Sequence[_Link], target: Target) -> DimLike | None:
+    """None where cutting brings nothing."""
     if not chain:
         return None
-    shares = tuning.TILING_ROWS_SHARE_OF_L2, *(_OTHER_SHARES if is_tuned() else ())
-    ways = {share: rows for share in shares if (rows := _rows_of_a_band(chain, target, share)) is not None}
-    usual = shares[0] if shares[0] in ways and target.waits_for_l3 else _APART
-    if ways and is_tuned() and known((chain[0].rows,)):
-        usual = cheapest(
-            "bands of rows",
-            lambda: f"{chain[0].rows} x {' to '.join(str(link.columns) for link in chain)}",
-            {usual: 1.0} | {share: _OTHER_WAY for share in (_APART, *ways) if share != usual},
-            lambda share: f"{len(chain)} kernels by {ways[share]} rows" if share in ways else "one after the other",
-            alike=ways.get,
-        )
-    return ways.get(usual)
-
-
-def _rows_of_a_band(chain: Sequence[_Link], target: Target, share: int) -> DimLike | None:
-    """None where cutting brings nothing. share: what lies between takes the second-level cache over this."""
     memory, rows, each = (
-        target.l2_bytes // share,
+        target.l2_bytes // tuning.TILING_ROWS_SHARE_OF_L2,
         chain[0].rows,
         sum(link.row_bytes for link in chain[:-1]),
     )

@@ -13,7 +13,7 @@ from typing import Literal
 
 from jitonnx.support.records import dataclass
 from jitonnx.target import tuning
-from jitonnx.target.cores import Core, core_named, core_of_host
+from jitonnx.target.cores import KEEPING_TILES, WAITING_TILES, Core, TileCosts, core_named, core_of_host
 from jitonnx.target.cpu import (
     CPUS_OF_AARCH64,
     CPUS_OF_X86,
@@ -93,6 +93,11 @@ class Target:
         1.0 on one thread and on two, geometric means 0.988 and 0.989.
         """
         return self.waits_for_l3 or self.multiplies_fast
+
+    @property
+    def tile_costs(self) -> TileCosts:
+        """What tiles of products cost: as fitted to measurements (`bench.tuning --fit`), or of the kind of core."""
+        return self.core.tiles or (WAITING_TILES if self.waits_for_l3 else KEEPING_TILES)
 
     def steps_near(self, panel_bytes: int | None = None) -> int:
         """How many steps ahead of its use a panel of weights is asked for, into the first-level cache.
