@@ -8,6 +8,12 @@ round; `usual / tuned` is above 1 where the tuned one is faster. `choices` count
 those of them for which not the estimated best is taken. The second table is about the estimates, by kind of choice:
 how often the estimated best was the fastest (within the noise of 3 %), and what the fastest candidate would have
 saved on average and at most, as parts of the estimated best's time.
+
+    python -m bench.tuning DIR --fit                    # and what this core's estimates should go by
+
+`--fit` prints, after the tables, the constants of `jitonnx.target.cores.TileCosts` by which estimates agree best with
+what was measured, for this kind of core, and what the tiles that they choose would save and lose of those measured.
+Tiles that nobody measured may be estimated to be better then: put the constants in, and run it again.
 """
 
 from __future__ import annotations
@@ -17,15 +23,19 @@ import statistics
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from unittest import mock
 
 import numpy as np
 
 from bench.models import time_in_turns
 from jitonnx.engine.tuning import GAIN, Tuned
+from jitonnx.kernels.gemm.choose import GemmExtents, extents_of, tile_costs, tile_text
+from jitonnx.target.cores import TileCosts
+from jitonnx.target.machine import Target, host
 
 
 def measure(path: Path, threads: int, seconds: float, rounds: int) -> tuple[dict[str, Any], Tuned]:
@@ -77,6 +87,83 @@ def print_errors(every: Sequence[Tuned]) -> None:
         print(f"{kind:22} {len(least):9} {right:11.0%} {1 - statistics.mean(least):12.1%} {1 - min(least):9.1%}")
 
 
+class Sample(NamedTuple):
+    """One product, and the times that its tiles take over that of one of them, by their texts."""
+
+    extents: GemmExtents
+    packed_b: bool
+    element: str
+    shares: Mapping[str, float]
+
+
+def samples(every: Sequence[Tuned]) -> list[Sample]:
+    """What was measured of tiles of products."""
+    found = []
+    for tuned in every:
+        for choice, shares in tuned.comparisons:
+            if choice.problem.kind == "GEMM tile":
+                sizes = choice.problem.sizes
+                element = sizes.split()[3].rstrip(",")
+                found.append(Sample(extents_of(sizes), "packed" in sizes, element, {choice.taken: 1.0} | dict(shares)))
+    return found
+
+
+def estimated(sample: Sample, costs: TileCosts, target: Target) -> dict[str, float]:
+    """What the measured tiles are estimated to cost."""
+    target = replace(target, core=target.core._replace(tiles=costs))
+    extents, options = sample.extents, {"packed_b": sample.packed_b, "element": sample.element}
+    texts = {tile_text(tile, 1): cost for tile, cost in tile_costs(extents, target, **options).items()}
+    return {text: texts[text.removesuffix(" / 2")] for text in sample.shares}
+
+
+def misjudged(sample: Sample, costs: TileCosts, target: Target) -> float:
+    """How far estimates are off: what the tile that they choose takes more than the fastest, the choice being the less
+    sure the closer they are, and the mean square of the logarithms' errors."""
+    given = estimated(sample, costs, target)
+    names, shares = list(given), np.array([sample.shares[name] for name in given])
+    logs = np.log([given[name] for name in names])
+    likely = np.exp(-(logs - logs.min()) / GAIN)
+    apart = logs - np.log(shares)
+    return float(likely @ shares / likely.sum() - shares.min() + np.var(apart))
+
+
+def fit(found: Sequence[Sample], target: Target) -> TileCosts:
+    """The constants that misjudge the samples least: one after the other is made larger and smaller, as long as that
+    helps."""
+    costs = target.tile_costs
+
+    def loss(costs: TileCosts) -> float:
+        return statistics.fmean(misjudged(sample, costs, target) for sample in found)
+
+    least, step = loss(costs), 0.4
+    while step > 0.02:
+        began = least
+        for name in TileCosts._fields:
+            for factor in (1 + step, 1 / (1 + step)):
+                changed = round(getattr(costs, name) * factor or step * factor / 10, 4)
+                other = costs._replace(**{name: changed})
+                if (now := loss(other)) < least:
+                    costs, least = other, now
+        if least > 0.999 * began:
+            step /= 2
+    return costs
+
+
+def print_fit(every: Sequence[Tuned], target: Target) -> None:
+    """The constants, as `jitonnx.target.cores` has them, and what goes by them."""
+    found = [sample for sample in samples(every) if len(sample.shares) > 1]
+    if not found:
+        print("\nno tiles of products were measured: there is nothing to fit")
+        return
+    print(f"\nfitted to {len(found)} products, for {target.described}:")
+    for name, costs in (("before", target.tile_costs), ("fitted", fit(found, target))):
+        taken = []
+        for sample in found:
+            given = estimated(sample, costs, target)
+            taken.append(sample.shares[min(given, key=given.__getitem__)] / min(sample.shares.values()))
+        print(f"{name}: the chosen tile takes {statistics.fmean(taken):.4f} of the fastest one's time, {costs}")
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="folder of .onnx files with .npz inputs beside them")
@@ -84,6 +171,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--threads", type=int, default=1, help="of a run (default 1)")
     parser.add_argument("--seconds", type=float, default=60, help="that measuring a model may take (default 60)")
     parser.add_argument("--rounds", type=int, default=7, help="rounds of turns (default 7)")
+    parser.add_argument("--fit", action="store_true", help="fit the constants of this core's estimates")
     options = parser.parse_args(arguments)
     rows, every = [], []
     for path in sorted(options.folder.glob("*.onnx")):
@@ -100,6 +188,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print()
     print_gains(rows)
     print_errors(every)
+    if options.fit:
+        print_fit(every, host())
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """Tuning by measurement: kernels whose estimated costs are close are timed in place, in the model's own runs.
 
 `tune` plans a model as usual and notes what was chosen for what (`jitonnx.target.choosing`). Then it compiles the model
-with the second candidate of every choice, with the third, and so on, runs both in turns and compares what the calls of
-each choice take. What was measured to be faster is settled, and kept in the kernel cache by problem, core and threads,
-so that another model with the same layers measures less.
+with other candidates, of many choices at once, but of no two that a call has in common (`_rounds`), runs both in turns
+and compares what the calls of each choice take. What was measured to be faster is settled, and kept in the kernel cache
+by problem, core and threads, so that another model with the same layers measures less.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ from jitonnx.target.choosing import Choice, Measured, Problem
 
 GAIN = 0.03
 """What a candidate has to save of the time of the one that is estimated to be best; less is noise."""
+SURE_GAIN = 0.1
+"""What one has to save where all that save `GAIN` do not make the whole faster: each further kernel is code to load."""
 TURNS, RUNS = 3, 3
 """How often two ways take turns, and runs in each: the least time of all counts."""
 _FORMAT = "tuning 1"
@@ -68,15 +70,14 @@ def tune(
     end = time.perf_counter() + seconds
     usual = _Variant(graph, settings, cache, ())
     inputs = feeds(usual.engine.usual_sizes)
-    choices = {choice.problem: choice for choice in usual.choices(inputs) if len(choice.costs) > 1}
+    calls = [[choice for choice in made if len(choice.costs) > 1] for made in usual.choices(inputs)]
+    choices = {choice.problem: choice for made in calls for choice in made}
     keys = {problem: _key(usual.engine, problem) for problem in choices}
     known = {problem: kept for problem in choices if (kept := _known(cache, problem, keys[problem])) is not None}
     shares: dict[Problem, dict[str, float]] = {problem: {} for problem in choices if problem not in known}
-    for number in range(1, max((len(choices[problem].costs) for problem in shares), default=0)):
+    measured_calls = [[choice for choice in made if choice.problem in shares] for made in calls]
+    for tried in _rounds(measured_calls):
         began = time.perf_counter()
-        tried = {
-            problem: list(choices[problem].costs)[number] for problem in shares if len(choices[problem].costs) > number
-        }
         try:
             variant = _Variant(graph, settings, cache, [Measured(*each) for each in tried.items()])
             found = _compared(usual, variant, inputs)
@@ -98,16 +99,40 @@ def tune(
     for problem, part in _compared(usual, together, inputs).items():
         if problem in settled and part > 1 - GAIN:
             settled[problem] = settled[problem]._replace(taken=settled[problem].estimated)
+    share = 1.0
+    for least in (GAIN, SURE_GAIN):
+        for problem, measured in settled.items():
+            if shares[problem].get(measured.taken, 1.0) > 1 - least:
+                settled[problem] = measured._replace(taken=measured.estimated)
+        if all(measured.taken == measured.estimated for measured in settled.values()):
+            break
+        share = _share(usual, _Variant(graph, settings, cache, (*known.values(), *settled.values())), inputs)
+        if share < 1:
+            break
     every = (*known.values(), *settled.values())
-    if all(measured.taken == measured.estimated for measured in settled.values()):
-        share = 1.0
-    else:
-        share = _share(usual, _Variant(graph, settings, cache, every), inputs)
-    if share > 1:
+    if share >= 1 and any(measured.taken != measured.estimated for measured in settled.values()):
         return Tuned((), 1.0, comparisons)
     for problem, measured in settled.items():
         cache.put(keys[problem], json.dumps(measured[1:]).encode())
-    return Tuned(every, share, comparisons)
+    return Tuned(every, min(share, 1.0), comparisons)
+
+
+def _rounds(calls: Sequence[Sequence[Choice]]) -> Iterator[dict[Problem, str]]:
+    """Candidates to be tried together, by problem: each other than the one taken once, and in no round two of choices
+    that a call has in common, whose times could not be told apart. calls: what was chosen for each."""
+    left = {
+        choice.problem: [text for text in choice.costs if text != choice.taken] for made in calls for choice in made
+    }
+    beside: defaultdict[Problem, set[Problem]] = defaultdict(set)
+    for made in calls:
+        for choice in made:
+            beside[choice.problem].update(other.problem for other in made)
+    while any(left.values()):
+        tried: dict[Problem, str] = {}
+        for problem in sorted(left, key=lambda problem: -len(left[problem])):
+            if left[problem] and not beside[problem] & tried.keys():
+                tried[problem] = left[problem].pop(0)
+        yield tried
 
 
 class _Variant:
@@ -118,12 +143,12 @@ class _Variant:
         choices = replace(settings.choices, measured=tuple(measured))
         self.engine = Engine(copy, replace(settings, choices=choices), cache)
 
-    def choices(self, inputs: Sequence[np.ndarray]) -> Iterator[Choice]:
-        """All that was chosen for a run of these inputs."""
+    def choices(self, inputs: Sequence[np.ndarray]) -> Iterator[tuple[Choice, ...]]:
+        """What was chosen for each call of a run of these inputs."""
         engine = self._serving(inputs)
         for code in engine.codes:
             for call in code.plan.calls:
-                yield from call.choices
+                yield call.choices
 
     def seconds(self, inputs: Sequence[np.ndarray]) -> tuple[dict[Problem, float], float]:
         """What the calls of each choice take in a run, the least of some, and what all calls do."""

@@ -53,13 +53,19 @@ class KernelCall:
     reason: str = ""
     notes: list[str] = field(default_factory=list)
     choices: tuple[Choice, ...] = ()
-    """What was chosen for its group of statements, if choices are noted: of calls for several groups, for all."""
+    """What was chosen for its group of statements and for the calls that it goes in turns with, if choices are noted:
+    of calls for several groups, for all."""
 
     def __post_init__(self) -> None:
         given, wanted = (type(self.buffers), type(self.sizes)), (self.spec.BUFFERS, self.spec.SIZES.base())
         if given != wanted:
             texts = (" and ".join(kind.__name__ for kind in kinds) for kinds in (wanted, given))
             raise TypeError(f"Bug: {type(self.spec).__name__} is called with {next(texts)}, and not with {next(texts)}")
+
+    def note_choices(self, made: tuple[Choice, ...]) -> None:
+        """Note what was chosen for it, besides what is noted yet."""
+        self.choices += made
+        self.notes += [choice.reason for choice in made if choice.reason]
 
     @property
     def tensors(self) -> list[StridedTensor]:

@@ -9,7 +9,8 @@ Rows that two bands need are made twice. Each thread has a part of each band.
 
 Measured step by step on a Granite Rapids that others used, one thread: expansions and depthwise convolutions alone take
 0.93 of MobileNet v2's time without bands, and first convolutions and projections besides 0.97 of that. Products write
-to the third-level cache of a Zen 4 as fast as they multiply: nothing is cut for such cores.
+to the third-level cache of a Zen 4 as fast as they multiply: nothing is cut for such cores, unless tuning measures that
+it pays (on a Zen 5: expansions of MobileNets, not with two threads).
 
 A maximum over windows takes the depthwise convolution's place as well: behind the first convolution of a ResNet it
 reads 112 x 112 x 64.
@@ -36,29 +37,57 @@ from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.tensor import Buffer, StridedTensor, channels_last_order, dense_tensor, flat_rows, rows_of_images
 from jitonnx.support.records import NamedTuple, dataclass
 from jitonnx.target import tuning
+from jitonnx.target.choosing import cheapest, is_tuned, made_choices
 from jitonnx.target.machine import Target
 
 
 def in_bands(calls: list[KernelCall], target: Target) -> list[KernelCall]:
-    """The calls, with those that gain by it cut into bands."""
-    if not target.waits_for_l3:
+    """The calls, with those that gain by it, or are measured to, cut into bands."""
+    if not target.waits_for_l3 and not is_tuned():
         return calls
     uses = Counter(buffer for call in calls for buffer in {tensor.buffer for tensor in call.tensors})
     result: list[KernelCall] = []
     place = 0
     while place < len(calls):
         chain = _chain(calls[place : place + tuning.TILING_LONGEST], uses)
-        bands = _bands(chain, target)
-        if len(bands) < 2 and len(chain) == tuning.TILING_LONGEST:
-            chain = chain[:-1]
-            bands = _bands(chain, target)
-        if len(bands) < 2:
-            result.append(calls[place])
-            place += 1
-            continue
-        result += _cut(chain, bands)
-        place += len(chain)
+        links, bands = _chosen(chain, target)
+        if made := made_choices():
+            for link in chain:
+                link.call.note_choices(made)
+        result += _cut(chain[:links], bands) if links else [calls[place]]
+        place += links or 1
     return result
+
+
+def _chosen(chain: Sequence[_Link], target: Target) -> tuple[int, list[_Span]]:
+    """How many links of a chain go in turns, and the rows of the last result that each band makes; no links where
+    cutting brings nothing.
+
+    Cores that wait for their third-level cache cut as many links as they can into bands of the usual size, others none.
+    """
+    shares = (tuning.TILING_SHARE_OF_L2, *(_OTHER_SHARES if is_tuned() else ()))
+    tried = [(links, share) for share in shares for links in range(len(chain), 1, -1)]
+    ways = {way: bands for way in tried if len(bands := _bands(chain[: way[0]], target, way[1])) > 1}
+    usual = next((way for way in ways if way[1] == tuning.TILING_SHARE_OF_L2 and target.waits_for_l3), _APART)
+    if ways and is_tuned() and all(link.is_known for link in chain):
+        sizes = [f"{link.out_height}x{link.out_width}x{link.channels}" for link in chain]
+        first = chain[0]
+        usual = cheapest(
+            "bands",
+            lambda: " to ".join([f"{first.height}x{first.width}x{first.inputs}", *sizes]),
+            {usual: 1.0} | {way: _OTHER_WAY for way in (_APART, *ways) if way != usual},
+            lambda way: f"{way[0]} kernels in {len(ways[way])} bands" if way in ways else "one after the other",
+            alike=lambda way: (way[0], len(ways.get(way, ()))),
+        )
+    return usual[0], ways.get(usual, [])
+
+
+_APART = (0, 0)
+"""No links go in turns."""
+_OTHER_SHARES = (4, 1)
+"""Other sizes of bands that may be worth measuring: as `tuning.TILING_SHARE_OF_L2`."""
+_OTHER_WAY = 1.1
+"""What another way than the usual one costs, roughly."""
 
 
 class _Span(NamedTuple):
@@ -204,9 +233,10 @@ class _Windows(_Link):
         return self._with(number, made, _changed(buffers, x=x, **written), sizes)
 
 
-def _bands(chain: Sequence[_Link], target: Target) -> list[_Span]:
-    """The rows of the last result that each band makes; one band or none where cutting brings nothing."""
-    memory, all_known = target.l2_bytes // tuning.TILING_SHARE_OF_L2, all(link.is_known for link in chain)
+def _bands(chain: Sequence[_Link], target: Target, share: float) -> list[_Span]:
+    """The rows of the last result that each band makes; one band or none where cutting brings nothing. share: what lies
+    between takes the second-level cache over this."""
+    memory, all_known = int(target.l2_bytes / share), all(link.is_known for link in chain)
     total = sum(usual(link.out_height * link.row_bytes) for link in chain[:-1])
     if len(chain) < 2 or total <= (memory if all_known else target.l2_bytes):
         return []

@@ -2,8 +2,8 @@
 
 Whether a tile asks for b into the first-level cache (`prefetch_distance`), and for the next panel at an even pace
 (`paced_prefetch`), goes by the sizes of the product. Where a plan has products of both kinds, with the same tiles and
-epilogue, those that need not ask ask as well. Measured on 1 x 1 convolutions of 24 to 96 channels, they take -4 to 7 %
-more time by it, of which a model has few; resnet50 has 4 kernels fewer of 19.
+epilogue, those that need not ask ask as well, unless tuning settled what they do. Measured on 1 x 1 convolutions of 24
+to 96 channels, they take -4 to 7 % more time by it, of which a model has few; resnet50 has 4 kernels fewer of 19.
 
 Where epilogues differ only in where they cut results off (not at all, ReLU, clip), the bounds are given as an operand:
 two numbers, infinite ones where nothing is cut off. That costs two operations a vector where a tile ends.
@@ -48,7 +48,7 @@ def share_kernels(calls: Sequence[KernelCall], constant: Callable[[np.ndarray], 
 def _share_requests(calls: Sequence[KernelCall]) -> None:
     alike: dict[object, list[KernelCall]] = {}
     for call in calls:
-        if isinstance(call.spec, GemmSpec):
+        if isinstance(call.spec, GemmSpec) and all(choice.is_usual for choice in call.choices):
             key = _without_requests(call.spec), call.prologue, call.epilogue
             alike.setdefault(key, []).append(call)
     for group in alike.values():

@@ -29,7 +29,7 @@ from jitonnx.plan.selection import selector_of, takes_epilogue, takes_scaling
 from jitonnx.plan.selection.convolution import outruns_dots
 from jitonnx.plan.storage_types import place_halves
 from jitonnx.plan.tensor import Buffer, StridedTensor, apply_view, orders_around, row_major
-from jitonnx.target.choosing import ChoiceLog, choosing
+from jitonnx.target.choosing import choosing, made_choices
 from jitonnx.target.machine import Target
 
 
@@ -78,13 +78,13 @@ def _planned(lowered: Lowered, target: Target, choices: Choices, apart: Collecti
     groups = fuse(lowered, takes_epilogue, takes_scaling, apart)
     planner = Planner(lowered, target, choices, Placement(lowered, groups))
     settled = None if choices.measured is None else {measured.problem: measured for measured in choices.measured}
-    with choosing(settled) as noted:
-        _plan_groups(planner, groups, noted)
-    planner.begin(None)
-    _copy_outputs(planner, lowered)
     plan = planner.plan
-    if not plain and any(call.spec.family in ("gemm", "convolution") for call in plan.calls):
-        _multiply_together(planner, target)
+    with choosing(settled):
+        _plan_groups(planner, groups)
+        planner.begin(None)
+        _copy_outputs(planner, lowered)
+        if not plain and any(call.spec.family in ("gemm", "convolution") for call in plan.calls):
+            _multiply_together(planner, target)
     used = {tensor.buffer for call in plan.calls for tensor in call.tensors}
     plan.constants = [buffer for buffer in plan.constants if buffer in used]
     plan.notes += notes
@@ -92,8 +92,8 @@ def _planned(lowered: Lowered, target: Target, choices: Choices, apart: Collecti
     return plan
 
 
-def _plan_groups(planner: Planner, groups: Sequence[Group], noted: ChoiceLog | None) -> None:
-    """Kernel calls for all groups, producers first. noted: the choices that are made for them."""
+def _plan_groups(planner: Planner, groups: Sequence[Group]) -> None:
+    """Kernel calls for all groups, producers first."""
     failed: list[Sequence[Node]] = []
     first: Exception | None = None
     for group in groups:
@@ -113,11 +113,9 @@ def _plan_groups(planner: Planner, groups: Sequence[Group], noted: ChoiceLog | N
             for statement in group.statements:  # so that the groups behind it tell whether they fail, too
                 for value in statement.outputs:
                     planner.place(value)
-        if noted is not None:
-            made = noted.taken()
+        if made := made_choices():
             for call in planner.plan.calls[first_call:]:
-                call.choices = made
-                call.notes += [choice.reason for choice in made if choice.reason]
+                call.note_choices(made)
     if first is not None:
         raise PlanningDefect(failed, first) from first
 

@@ -50,6 +50,11 @@ class Choice(NamedTuple):
     taken: str
     reason: str = ""
 
+    @property
+    def is_usual(self) -> bool:
+        """Whether the candidate of the least estimated cost is taken."""
+        return self.taken == next(iter(self.costs))
+
 
 class ChoiceLog:
     """The choices of one plan as they are made. settled: what measuring has said of some, by problem."""
@@ -72,17 +77,27 @@ _noted: ContextVar[ChoiceLog | None] = ContextVar("jitonnx_choices", default=Non
 
 
 @contextlib.contextmanager
-def choosing(settled: Mapping[Problem, Measured] | None) -> Iterator[ChoiceLog | None]:
+def choosing(settled: Mapping[Problem, Measured] | None) -> Iterator[None]:
     """Choices within are noted, and those that are settled go by what was measured; nothing of that for None."""
     if settled is None:
-        yield None
+        yield
         return
-    choices = ChoiceLog(settled)
-    token = _noted.set(choices)
+    token = _noted.set(ChoiceLog(settled))
     try:
-        yield choices
+        yield
     finally:
         _noted.reset(token)
+
+
+def is_tuned() -> bool:
+    """Whether choices may be settled by measuring, so that ways are worth counting that are not usual for a CPU."""
+    return _noted.get() is not None
+
+
+def made_choices() -> tuple[Choice, ...]:
+    """The choices since this was asked last; none where they are not noted."""
+    noted = _noted.get()
+    return () if noted is None else noted.taken()
 
 
 def cheapest(

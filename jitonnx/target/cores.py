@@ -13,12 +13,39 @@ from jitonnx.support.records import NamedTuple
 from jitonnx.target.cpu import cpu_info, this_machine
 
 
+class TileCosts(NamedTuple):
+    """What a tile of a product costs a step of k, in FMAs of a full vector: the greatest of its FMAs, their latency,
+    `bound` and what is fetched, and a little for the others (`jitonnx.kernels.gemm.choose.tile_cost`).
+
+    bound: for each row and vector, which are loaded. fetch: for each vector of b, from the second-level cache. far: for
+    the square of b's vectors instead, where its panel does not stay in the first-level one; 0: as others. vector, row:
+    for each vector of b, and for each element of a, besides. load: for each of the loads and requests that share two
+    ports. start, start_row: once a tile, and for each row.
+    """
+
+    bound: float
+    fetch: float
+    far: float
+    vector: float
+    row: float
+    load: float
+    start: float = 5.0
+    start_row: float = 8.0
+
+
+KEEPING_TILES = TileCosts(bound=1.0, fetch=3.2, far=0.0, vector=0.15, row=0.02, load=0.0)
+"""Of cores that a third-level cache keeps up with: measured on a Zen 4."""
+WAITING_TILES = TileCosts(bound=0.0, fetch=2.7, far=1.5, vector=0.0, row=0.0, load=0.55)
+"""Of those that wait for it: measured on Intel's servers."""
+
+
 class Core(NamedTuple):
     """One kind of core.
 
     fmas, loads: of full vectors, a cycle. l3_bytes, memory_bytes: what one core reads of the third-level cache, and of
     memory, in the time of one FMA at full rate. bfloat16_rate: products of vdpbf16ps (AVX512-BF16) in that time, over
-    those of an FMA; 0 where that is not known.
+    those of an FMA; 0 where that is not known. tiles: what tiles of products cost; None: as on others that wait for
+    their third-level cache, or do not (`Target.tile_costs`).
     """
 
     fmas: int
@@ -26,6 +53,7 @@ class Core(NamedTuple):
     l3_bytes: float
     memory_bytes: float
     bfloat16_rate: float = 0.0
+    tiles: TileCosts | None = None
 
 
 ZEN_4 = Core(fmas=1, loads=1, l3_bytes=20.0, memory_bytes=8.5, bfloat16_rate=2.0)

@@ -563,12 +563,13 @@ def _depthwise_tiles(
     2 x 4 for kernels of up to 3 rows and for dilated ones: an input comes from the second-level cache 2 times instead
     of 3, which is what bounds them; with 32 registers, on cores whose third-level cache keeps up, 4 x 4 (1.5 times):
     0.9 of the time on 112 x 112 and 56 x 56 pixels, 0.8 on 14 x 14, 0.5 to 0.7 on 7 x 7, where weights are loaded half
-    as often (Zen 5). Larger kernels have products enough for every input, and would take long to compile: a single row,
-    of 7 pixels where that divides the width (112, 56, 28, 14 and 7 are common), else an even cut.
+    as often (Zen 5), but not for dilated ones (5 x 5 taps two apart: 1.2). Larger kernels have products enough for
+    every input, and would take long to compile: a single row, of 7 pixels where that divides the width (112, 56, 28, 14
+    and 7 are common), else an even cut.
     """
     registers = target.vector_registers
     if kernel[0] <= 3 or max(dilations) > 1:
-        usual = (4, 4) if registers >= 32 and not target.waits_for_l3 else (2, 4)
+        usual = (4, 4) if registers >= 32 and not target.waits_for_l3 and max(dilations) == 1 else (2, 4)
         return {usual: 1.0} | {tile: 1.1 for tile in ((2, 4), (4, 4), (3, 4), (2, 7)) if tile != usual}
     most = 8 if registers >= 32 else max(4, min(8, registers - 2 - kernel[1]))
     pixels = most

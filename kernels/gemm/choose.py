@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -39,6 +39,22 @@ class GemmExtents(NamedTuple):
     k: int | None
     batch: int | None = 1
 
+    def text(self) -> str:
+        """What `extents_of` reads."""
+        m, n, k, batch = ("any" if extent is None else str(extent) for extent in self)
+        return f"{batch} x {m}x{n}x{k}"
+
+
+def extents_of(text: str) -> GemmExtents:
+    """The extents that a text begins with."""
+    batch, _, sizes = text.split()[:3]
+    m, n, k, count = (None if extent == "any" else int(extent) for extent in (*sizes.split("x"), batch))
+    return GemmExtents(m, n, k, count)
+
+
+Tile: TypeAlias = "tuple[tuple[int, ...], tuple[int, ...]]"
+"""Heights and widths of a product's tiles, in rows and in parts of vectors."""
+
 
 def choose_gemm(
     extents: GemmExtents,
@@ -59,27 +75,21 @@ def choose_gemm(
     microseconds).
     """
     m, n, k, batch = extents
-    dims = [dim for dim in extents if dim is not None]
-    small = len(dims) == 4 and prod(dims) < tuning.GEMM_SMALL_PRODUCTS
     lanes = target.lanes(np.dtype(element).itemsize)
-    parts = 2 if packed_b and n is not None and target.vector_bytes == 64 and 0 < n % lanes <= lanes // 2 else 1
-    columns = None if n is None else -(-n * parts // lanes)
-    code_penalty = 10 * tuning.GEMM_CODE_PENALTY if small else tuning.GEMM_CODE_PENALTY
-    costs = {
-        (down.sizes, across.sizes): _cost(down, across, parts, k, code_penalty, target)
-        for height, width in sorted(_tiles(target.vector_registers, parts))
-        if (down := _cover(m, height)) and (across := _cover(columns, width))
-        if width % parts == 0 or width == columns  # a half vector is stored through a mask: only in the last panel
-    }
+    parts = _parts(extents, target, packed_b=packed_b, element=element)
+
+    def problem() -> str:
+        return f"{extents.text()} {element}{', packed' * packed_b}"
+
     heights, widths = cheapest(
         "GEMM tile",
-        lambda: f"{_text(batch)} x {_text(m)}x{_text(n)}x{_text(k)} {element}{', packed' * packed_b}",
-        costs,
-        lambda tile: " x ".join("+".join(map(str, sizes)) for sizes in tile) + " vectors" + f" / {parts}" * (parts > 1),
+        problem,
+        tile_costs(extents, target, packed_b=packed_b, element=element),
+        lambda tile: tile_text(tile, parts),
         alike=lambda tile: tile[1][0],
     )
     itemsize = np.dtype(element).itemsize
-    waits = packed_b and target.waits_for_l3
+    waits = packed_b and target.asks_for_panels
     # Tiles of 12 sums have no time for more loads where b stays in the second-level cache: 784 x 512 x 256 reached 0.85
     # of AVX2's FMA limit without, 0.80 with; 128 x 768 x 3072, whose b does not stay there, 0.72 and 0.84.
     stays = (
@@ -94,8 +104,13 @@ def choose_gemm(
     # A panel that outgrows the first-level cache is worth the loads in any case: 0.91 of the time at 196 x 384 x 512.
     prefetch_distance = target.steps_near(panel_bytes) if waits and (not stays or panel_bytes > target.l1_bytes) else 0
     wide = tuple(width * lanes // parts for width in widths)
+    next_panel = n is None or n > wide[0]
+    paced_prefetch = waits and not stays and next_panel
+    if packed_b:
+        prefetch_distance, paced_prefetch = _requests(
+            problem, (prefetch_distance, paced_prefetch), next_panel=next_panel
+        )
     prefetches_rows = target.vector_registers >= 32 or not target.waits_for_l3
-    paced_prefetch = waits and not stays and (n is None or n > wide[0])  # there is a next panel
     copies = not packed_b and target.waits_for_l3
     used = ((m or _ASSUMED_ROWS) + 2 * wide[0]) * (k or 0) * itemsize
     in_parts = waits and a_in_place and target.vector_registers >= 32 and 2 * used > target.l2_bytes
@@ -109,6 +124,48 @@ def choose_gemm(
         paced_prefetch=paced_prefetch,
         prefetches_rows=prefetches_rows,
         depth=-(-(k or 0) // parts_of_k) if parts_of_k > 1 else 0,
+    )
+
+
+def tile_costs(
+    extents: GemmExtents, target: Target, *, packed_b: bool = True, element: str = "float32"
+) -> dict[Tile, float]:
+    """What each tile costs a step of k of a whole product, by `tile_cost`."""
+    m, n, k, _ = extents
+    dims = [dim for dim in extents if dim is not None]
+    small = len(dims) == 4 and prod(dims) < tuning.GEMM_SMALL_PRODUCTS
+    parts = _parts(extents, target, packed_b=packed_b, element=element)
+    columns = None if n is None else -(-n * parts // target.lanes(np.dtype(element).itemsize))
+    code_penalty = 10 * tuning.GEMM_CODE_PENALTY if small else tuning.GEMM_CODE_PENALTY
+    return {
+        (down.sizes, across.sizes): _cost(down, across, parts, k, code_penalty, target)
+        for height, width in sorted(_tiles(target.vector_registers, parts))
+        if (down := _cover(m, height)) and (across := _cover(columns, width))
+        if width % parts == 0 or width == columns  # a half vector is stored through a mask: only in the last panel
+    }
+
+
+def tile_text(tile: Tile, parts: int) -> str:
+    """What a tile is called whose widths are in such parts of vectors."""
+    return " x ".join("+".join(map(str, sizes)) for sizes in tile) + " vectors" + f" / {parts}" * (parts > 1)
+
+
+def _parts(extents: GemmExtents, target: Target, *, packed_b: bool, element: str) -> int:
+    """The parts of a vector that widths are counted in: halves where what remains on the right fits one."""
+    lanes, n = target.lanes(np.dtype(element).itemsize), extents.n
+    return 2 if packed_b and n is not None and target.vector_bytes == 64 and 0 < n % lanes <= lanes // 2 else 1
+
+
+def _requests(problem: Callable[[], str], usual: tuple[int, bool], *, next_panel: bool) -> tuple[int, bool]:
+    """How many steps ahead of its use a panel is asked for, and whether the next one is at an even pace.
+    usual: that of untuned products; next_panel: whether there is one."""
+    ahead = tuning.PREFETCH_STEPS
+    ways = dict.fromkeys([usual, (0, False), (ahead, next_panel), (ahead, False), (0, next_panel)], 1.1)
+    return cheapest(
+        "GEMM requests",
+        problem,
+        ways | {usual: 1.0},
+        lambda way: f"panel asked for {way[0]} steps ahead, the next one {'at an even pace' if way[1] else 'at once'}",
     )
 
 
@@ -140,11 +197,12 @@ def tile_cost(rows: int, vectors: float, target: Target, *, far: bool = False) -
     """What one step of k costs a tile, in FMAs of a full vector: whichever binds of
 
     - the FMAs, rows * vectors;
-    - the loads, one an FMA: b's vectors and a's elements (a CPU does one of each a cycle, or two);
+    - the loads, one an FMA where the caches keep up: b's vectors and a's elements (a CPU does one of each a cycle, or
+      two);
     - the latency of an FMA, 4 cycles of two FMAs, or of four (AArch64's wide cores);
-    - fetching b's row from the second-level cache, 64 bytes in 3.2 FMAs (20 bytes a cycle);
+    - fetching b's row from the second-level cache, 64 bytes in some 3 FMAs (20 bytes a cycle);
 
-    and of what does not bind a little all the same, as measured: 0.15 for each vector of b, 0.02 for each element of a.
+    and of what does not bind a little all the same. How much each is on a core says `Target.tile_costs`.
 
     Where b is asked for besides, loads and prefetches share two ports, and each costs about half of one of the two FMAs
     a cycle: tiles of two vectors reached 0.83 of the FMA limit where 8 x 3, 9 x 3 and 6 x 4 had 0.90 (Intel's servers).
@@ -152,23 +210,20 @@ def tile_cost(rows: int, vectors: float, target: Target, *, far: bool = False) -
     (`far`): 50 x 64 x 256 takes 0.84 of the time with 10 x 2 instead of 6 x 4 and 2 x 4, 64 x 512 x 2048 0.88 with 8 x
     3 instead of 6 x 4 and 4 x 4, 10 x 512 x 2048 0.74 with 10 x 2 instead of 5 x 4.
     """
-    core = target.core
-    if target.waits_for_l3:
-        asked = vectors * target.vector_bytes / _LINE_BYTES + (2 if target.vector_registers >= 32 else 1)
-        loads = (rows + vectors + asked) * core.fmas / core.loads  # a, b; lines of b, of the next panel and rows of a
-        return max(rows * vectors, 8, 1.5 * vectors**2 if far else 2.7 * vectors) + 0.55 * loads
+    core, costs = target.core, target.tile_costs
+    asked = vectors * target.vector_bytes / _LINE_BYTES + (2 if target.vector_registers >= 32 else 1)
+    loads = (rows + vectors + asked) * core.fmas / core.loads  # a, b; lines of b, of the next panel and rows of a
     latency = 4 * max(core.fmas, 2)
-    return max(rows * vectors, rows + vectors, latency, 3.2 * vectors) + 0.15 * vectors + 0.02 * rows
+    fetch = costs.far * vectors**2 if far and costs.far else costs.fetch * vectors
+    most = max(rows * vectors, costs.bound * (rows + vectors), latency, fetch)
+    return most + costs.vector * vectors + costs.row * rows + costs.load * loads
 
 
-def _start_cost(rows: int, vectors: float) -> float:
+def _start_cost(rows: int, vectors: float, target: Target) -> float:
     """What a tile costs besides its steps of k, in FMAs: addresses, zeros, prefetches, stores. As measured: 37 for
     4 x 2 vectors, 84 for 8 x 3, 150 for 14 x 2; with one vector, where FMAs read the elements of a, 20 for 8."""
-    return 5 + (rows * (8 + vectors) if vectors > 1 else 2 * rows)
-
-
-def _text(extent: int | None) -> str:
-    return "any" if extent is None else str(extent)
+    costs = target.tile_costs
+    return costs.start + (rows * (costs.start_row + vectors) if vectors > 1 else 2 * rows)
 
 
 def _tiles(registers: int, parts: int) -> Iterator[tuple[int, int]]:
@@ -207,7 +262,10 @@ def _cost(rows: _Cover, columns: _Cover, parts: int, k: int | None, code_penalty
     cost = sum(
         row_count
         * column_count
-        * (tile_cost(row, column / parts, target, far=far) + _start_cost(row, column / parts) / (k or _ASSUMED_K))
+        * (
+            tile_cost(row, column / parts, target, far=far)
+            + _start_cost(row, column / parts, target) / (k or _ASSUMED_K)
+        )
         for row, row_count in zip(*rows, strict=True)
         for column, column_count in zip(*columns, strict=True)
     )

@@ -10,7 +10,7 @@ import pytest
 import jitonnx
 from jitonnx.engine import tuning
 from jitonnx.errors import InvalidArgument
-from jitonnx.target.choosing import Choice, Measured, Problem, cheapest, choosing
+from jitonnx.target.choosing import Choice, Measured, Problem, cheapest, choosing, is_tuned, made_choices
 from jitonnx.tools.explain import explain
 from tests.session.models import model, node, tensor
 
@@ -71,7 +71,7 @@ def test_what_is_measured_to_be_faster_is_taken(own_cache: None, monkeypatch: py
     seconds = tuning._Variant.seconds
 
     def made_up(variant: tuning._Variant, inputs: list[np.ndarray]) -> tuple[dict[Problem, float], float]:
-        problems = {choice.problem: choice.taken for choice in variant.choices(inputs)}
+        problems = {choice.problem: choice.taken for made in variant.choices(inputs) for choice in made}
         assert seconds(variant, inputs)[0].keys() == problems.keys()
         times = {problem: 0.5 if taken == wanted else 1.0 for problem, taken in problems.items()}
         return times, sum(times.values())
@@ -96,21 +96,33 @@ def test_a_slower_whole_is_not_taken(own_cache: None, monkeypatch: pytest.Monkey
 
 
 def _problems(variant: tuning._Variant, inputs: list[np.ndarray]) -> set[Problem]:
-    return {choice.problem for choice in variant.choices(inputs)}
+    return {choice.problem for made in variant.choices(inputs) for choice in made}
+
+
+def test_a_round_tries_nothing_twice_of_a_call() -> None:
+    first, second, third = (
+        Choice(Problem("tile", str(number)), {str(way): 1.0 for way in range(2 + number)}, "0") for number in range(3)
+    )
+    rounds = list(tuning._rounds([[first, second], [second, third], [first]]))
+    assert all(len(tried) == 1 for tried in rounds if second.problem in tried)
+    tried = sorted((problem.sizes, text) for each in rounds for problem, text in each.items())
+    assert tried == [("0", "1"), ("1", "1"), ("1", "2"), ("2", "1"), ("2", "2"), ("2", "3")]
+    assert {first.problem: "1", third.problem: "1"} in rounds
 
 
 def test_candidates() -> None:
     costs = {4: 1.0, 3: 1.2, 2: 1.1, 1: 9.0}
     assert cheapest("tile", lambda: "8", costs, str) == 4
-    with choosing({}) as noted:
+    with choosing({}):
         assert cheapest("tile", lambda: "8", costs, str, alike=lambda size: size % 2) == 4
-    assert noted is not None
-    problem = Problem("tile", "8")
-    assert noted.taken() == (Choice(problem, {"4": 1.0, "3": 1.2}, "4"),) and noted.taken() == ()
-    with choosing({problem: Measured(problem, "2", "4", "it was faster")}) as noted:
+        problem = Problem("tile", "8")
+        assert made_choices() == (Choice(problem, {"4": 1.0, "3": 1.2}, "4"),) and made_choices() == ()
+    with choosing({problem: Measured(problem, "2", "4", "it was faster")}):
         assert cheapest("tile", lambda: "8", costs, str) == 2
         assert cheapest("tile", lambda: "9", costs, str) == 4
-    assert noted is not None and [choice.reason for choice in noted.taken()] == ["it was faster", ""]
+        made = made_choices()
+    assert [(choice.reason, choice.is_usual) for choice in made] == [("it was faster", False), ("", True)]
+    assert made_choices() == () and not is_tuned()
 
 
 @pytest.mark.parametrize(

@@ -31,8 +31,6 @@ from jitonnx.target.choosing import cheapest
 if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
 
-_MULTIPLIED_BYTES = 128
-"""Bytes that a core multiplies a cycle at least where its second-level cache gives 64 (Intel's servers, Zen 5)."""
 _OTHER_FORM = 1.1
 """What recurrent weights cost, roughly, in the form that is not usual for their size."""
 _REVERSE = {"forward": 0, "reverse": 1, "bidirectional": 2}
@@ -99,8 +97,7 @@ def _in_fixed_point(planner: Planner, recurrence: np.ndarray | None, batch: Dim 
     takes 0.83, and an LSTM of 256 units, which outgrows that share of its cache, 1.33 times as long).
     """
     target = planner.target
-    reads_fast = target.core.fmas * target.vector_bytes >= _MULTIPLIED_BYTES
-    outgrown = target.l2_bytes * tuning.RECURRENT_SHARE_OF_L2 if reads_fast else target.l1_bytes
+    outgrown = target.l2_bytes * tuning.RECURRENT_SHARE_OF_L2 if target.multiplies_fast else target.l1_bytes
     if recurrence is None or not planner.choices.fixed24 or not target.shifts_pairs or batch != 1:
         return False
     if recurrence.dtype != np.float32 or recurrence[0].nbytes <= target.l1_bytes or not fit_24_bits(recurrence):
