@@ -35,7 +35,7 @@ _SLOWER = 0.5
 BLOCK_ROWS = SIZES[-1]
 """Rows of a table that are read together at most: few enough to stay in a cache on their way."""
 _BATCH_BYTES = 64 << 20
-"""Of a batch's inputs at most."""
+"""The most bytes that a batch's inputs take."""
 _TRIAL_SECONDS = 0.003
 """How long a size of batches is timed."""
 _LONG_SECONDS = 0.05
