@@ -40,6 +40,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bench.arguments import add_models, model_paths
+
 COLUMNS = ("steady", "numpy", "median", "worst", "behind", "compile", "at once", "CPU", "beside", "worst", "compile")
 SECONDS_BEHIND = 1.0
 """How long runs go on when there is code."""
@@ -179,13 +181,11 @@ def line(name: str, seen: ObservedLoop, other: SeenBeside) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.background", description="Runs beside a compile.")
-    parser.add_argument("folder", type=Path, help="with NAME.onnx and NAME.npz for each model")
-    parser.add_argument("models", nargs="*", help="names (default: all of the folder)")
+    add_models(parser)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all CPUs")
     options = parser.parse_args(arguments)
-    paths = [options.folder / f"{name}.onnx" for name in options.models] or sorted(options.folder.glob("*.onnx"))
     print(" ".join([f"{'model':30}", *(f"{name:>8}" for name in COLUMNS)]))
-    for path in paths:
+    for path in model_paths(options):
         seen = ObservedLoop(*in_process("run_meanwhile", path, options.threads))
         other = SeenBeside(*in_process("run_beside", path, options.threads))
         print(line(path.stem, seen, other), flush=True)

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-from bench.clocks import CLOCKS, add_clock
+from bench.arguments import CLOCKS, add_clock
 
 CHANNELS, CLASSES, PLACES = 32, 8, 9
 MOST_BOXES = 300

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bench.arguments import add_models, model_paths
 from bench.start import until_ready
 
 SCRIPT = """
@@ -66,14 +67,12 @@ def measure(model: Path, threads: int, rounds: int) -> dict[str, float]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.cold", description="Starts with nothing cached.")
-    parser.add_argument("folder", type=Path, help="with NAME.onnx and NAME.npz for each model")
-    parser.add_argument("models", nargs="*", help="names (default: all of the folder)")
+    add_models(parser)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all CPUs")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args(arguments)
-    paths = [options.folder / f"{name}.onnx" for name in options.models] or sorted(options.folder.glob("*.onnx"))
     print(f"{'model':22}" + "".join(f"{name:>10}" for name in MODES))
-    for path in paths:
+    for path in model_paths(options):
         found = measure(path, options.threads, options.rounds)
         print(f"{path.stem:22}" + "".join(f"{found[name]:10.2f}" for name in MODES), flush=True)
 

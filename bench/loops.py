@@ -17,16 +17,17 @@ from typing import Any
 
 import numpy as np
 
-from bench.clocks import CLOCKS, add_clock
+from bench.arguments import CLOCKS, add_clock
 from bench.loop_models import CASES, LoopCase
+from bench.results import add_record, keep
 
 PAUSE_SECONDS = 0.002
 """The other's threads stop spinning in a pause between turns."""
-HEAD = f"{'model':44}{'ms':>9}{'us a step':>11}{'onnxruntime':>13}{'ratio':>8}{'differ':>9}"
+COLUMNS = ("model", "ms", "us a step", "onnxruntime", "ratio", "differ")
 
 
-def measure(case: LoopCase, threads: int, rounds: int, clock: Callable[[], float]) -> str:
-    """A line of the table."""
+def measure(case: LoopCase, threads: int, rounds: int, clock: Callable[[], float]) -> list[str]:
+    """A row of the table."""
     runs = {name: _opened(name, case, threads) for name in ("jitonnx", "onnxruntime")}
     results = {name: run() for name, run in runs.items()}
     times: dict[str, list[float]] = {name: [] for name in runs}
@@ -39,10 +40,13 @@ def measure(case: LoopCase, threads: int, rounds: int, clock: Callable[[], float
             runs[name]()
             times[name].append(clock() - began)
     ours, theirs = (1e3 * min(times[name]) for name in ("jitonnx", "onnxruntime"))
-    return (
-        f"{case.name:44}{ours:9.3f}{1e3 * ours / case.steps:11.3f}{theirs:13.3f}{theirs / ours:8.2f}"
-        f"{_difference(results['jitonnx'], results['onnxruntime']):9.0e}"
-    )
+    apart = _difference(results["jitonnx"], results["onnxruntime"])
+    figures = [f"{ours:.3f}", f"{1e3 * ours / case.steps:.3f}", f"{theirs:.3f}", f"{theirs / ours:.2f}"]
+    return [case.name, *figures, f"{apart:.0e}"]
+
+
+def line(cells: Sequence[str]) -> str:
+    return f"{cells[0]:44}" + "".join(f"{cell:>12}" for cell in cells[1:])
 
 
 def _opened(runtime: str, case: LoopCase, threads: int) -> Callable[[], list[Any]]:
@@ -67,12 +71,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--threads", type=int, default=1, help="default: 1")
     parser.add_argument("--rounds", type=int, default=20, help="default: 20")
     add_clock(parser)
+    add_record(parser)
     options = parser.parse_args(arguments)
-    print(HEAD)
+    print(line(COLUMNS))
+    rows = []
     for make in CASES:
         case = make()
         if any(part in case.name for part in options.only):
-            print(measure(case, options.threads, options.rounds, CLOCKS[options.clock]), flush=True)
+            rows.append(measure(case, options.threads, options.rounds, CLOCKS[options.clock]))
+            print(line(rows[-1]), flush=True)
+    if options.record:
+        keep(options.record, [options.threads], COLUMNS, rows)
 
 
 if __name__ == "__main__":

@@ -34,7 +34,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bench.clocks import CLOCKS, add_clock
+from bench.arguments import CLOCKS, add_clock, add_models, model_paths
+from bench.results import add_record, keep
 
 BLOCK_SECONDS = 0.25
 """Length of a block of runs: long enough to be warm, short enough that all see the same state of the machine."""
@@ -237,20 +238,55 @@ def print_table(rows: Sequence[dict[str, Any]], chosen: Sequence[Runtime], diffe
         )
         line += "".join(f" {row[key]:11.1e}" for key in ["difference", *(f"{name} difference" for name in further)])
         print(line)
-    for threads in sorted({row["threads"] for row in rows}):
-        equal = [row for row in rows if row["threads"] == threads]
+    print("\n".join(geometric_means(rows, others)))
+
+
+def geometric_means(rows: Sequence[dict[str, Any]], others: Sequence[str]) -> list[str]:
+    """A line a number of threads: the geometric mean of each other runtime's ratio to jitonnx."""
+    lines = []
+    for threads, equal in _by_threads(rows).items():
         texts = []
         for name in others:
             ratios = [row[name] / row["jitonnx"] for row in equal if not math.isnan(row[name])]
             mean = statistics.geometric_mean(ratios) if ratios else math.nan
             texts.append(f"{name} / jitonnx {mean:.3f}" + (f" (of {len(ratios)})" if len(ratios) < len(equal) else ""))
-        print(f"geometric mean, {threads} thread{'s' if threads > 1 else ''}: {', '.join(texts)}")
+        lines.append(f"geometric mean, {_threads(threads)}: {', '.join(texts)}")
+    return lines
+
+
+def record_table(rows: Sequence[dict[str, Any]], chosen: Sequence[Runtime]) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows for a record: a model a row, for each number of threads jitonnx's milliseconds and the times of
+    the others over them, and the largest of its differences to onnxruntime."""
+    others = [runtime.name for runtime in chosen[1:]]
+    groups = _by_threads(rows)
+    columns = ["model"]
+    for threads in groups:
+        columns += [f"jitonnx, {_threads(threads)}, ms", *(f"{name} /" for name in others)]
+    table = []
+    for same in zip(*groups.values(), strict=True):
+        cells = [same[0]["model"]]
+        for row in same:
+            ratios = [row[name] / row["jitonnx"] for name in others]
+            cells += [f"{row['jitonnx']:.4g}", *("-" if math.isnan(ratio) else f"{ratio:.2f}" for ratio in ratios)]
+        table.append([*cells, f"{max(row['difference'] for row in same):.1e}"])
+    return [*columns, "difference"], table
+
+
+def _by_threads(rows: Sequence[dict[str, Any]]) -> dict[int, list[dict[str, Any]]]:
+    """The rows of each number of threads."""
+    return {
+        threads: [row for row in rows if row["threads"] == threads]
+        for threads in sorted({row["threads"] for row in rows})
+    }
+
+
+def _threads(number: int) -> str:
+    return f"{number} thread{'s' if number > 1 else ''}"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="folder of .onnx files with .npz inputs beside them")
-    parser.add_argument("models", nargs="*", help="names of models; default: all")
+    add_models(parser)
     parser.add_argument("--threads", default="1,2", help="numbers of threads (default 1,2)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds of turns (default 5)")
     parser.add_argument("--openvino", action="store_true", help="measure OpenVINO too")
@@ -259,6 +295,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--memory", action="store_true", help="also print peak memory, each runtime in its own process")
     add_clock(parser)
     parser.add_argument("--json", type=Path, help="write the rows to this file")
+    add_record(parser)
     parser.add_argument("--peak", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     threads = [int(number) for number in options.threads.split(",")]
@@ -269,9 +306,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         run()
         print(_own_peak())
         return
-    paths = [
-        path for path in sorted(options.folder.glob("*.onnx")) if not options.models or path.stem in options.models
-    ]
+    paths = model_paths(options)
     rows = []
     for path in paths:
         for number in threads:
@@ -288,6 +323,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(f"{path.stem:22}" + "".join(f" {peak:12.0f}" for peak in peaks))
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1))
+    if options.record:
+        means = "; ".join(geometric_means(rows, [entry.name for entry in chosen[1:]]))
+        keep(options.record, threads, *record_table(rows, chosen), summary=f"{means[0].upper()}{means[1:]}.")
 
 
 if __name__ == "__main__":

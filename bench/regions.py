@@ -21,6 +21,8 @@ from pathlib import Path
 
 import numpy as np
 
+from bench.arguments import add_models, model_paths
+
 ROUNDS, RUNS = 3, 5
 
 
@@ -73,12 +75,8 @@ def measure(path: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("models", nargs="*")
-    arguments = parser.parse_args()
-    paths = sorted(arguments.folder.glob("*.onnx"))
-    if len(paths) > 1 and arguments.models:
-        paths = [path for path in paths if path.stem in arguments.models]
+    add_models(parser)
+    paths = model_paths(parser.parse_args())
     if len(paths) == 1:
         measure(paths[0])
         return

@@ -39,7 +39,8 @@ from onnx import ModelProto, numpy_helper
 
 import jitonnx
 from bench import zoo
-from bench.clocks import CLOCKS, add_clock
+from bench.arguments import CLOCKS, add_clock
+from bench.results import add_record, keep
 
 SIZES = (1, 8, 64, 256, 1024, 4096, 16384)
 THEIRS = "onnxruntime's loop"
@@ -533,11 +534,14 @@ HEADS = {
 }
 
 
-def print_table(heads: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> None:
-    """As Markdown, row by row."""
+def printed(heads: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """The rows, each printed as Markdown as soon as it is there."""
     print("| " + " | ".join(heads) + " |\n|" + "---|" * len(heads), flush=True)
+    made = []
     for row in rows:
         print("| " + " | ".join(row) + " |", flush=True)
+        made.append(row)
+    return made
 
 
 def main() -> None:
@@ -548,10 +552,14 @@ def main() -> None:
     parser.add_argument("--rows", type=int, help="of each (default: as above)")
     parser.add_argument("--rounds", type=int, default=3, help="default: 3")
     add_clock(parser)
+    add_record(parser)
     options = parser.parse_args()
     measures = {"map": measure_map, "server": measure_server, "engines": measure_engines, "memory": measure_memory}
     names = options.only or list(CASES)
-    print_table(HEADS[options.what], measures[options.what](names, options.rows, options.rounds, CLOCKS[options.clock]))
+    heads = HEADS[options.what]
+    rows = printed(heads, measures[options.what](names, options.rows, options.rounds, CLOCKS[options.clock]))
+    if options.record:
+        keep(options.record, [len(os.sched_getaffinity(0))], heads, rows)
 
 
 if __name__ == "__main__":

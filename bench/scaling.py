@@ -24,6 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 import jitonnx
+from bench.arguments import add_models, model_paths
 from bench.machine import cache_sizes, copy_bandwidth
 from jitonnx.tools.explain import explain
 
@@ -128,16 +129,14 @@ def line(name: str, runs: dict[int, Parts], two: float) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="folder of .onnx files with .npz inputs beside them")
-    parser.add_argument("models", nargs="*", help="names of models; default: all")
+    add_models(parser)
     parser.add_argument("--rounds", type=int, default=20, help="runs to take the median of (default 20)")
     parser.add_argument("--saturating", type=int, default=8, help="cores that saturate a bandwidth (default 8)")
     options = parser.parse_args(arguments)
     heads = "".join(f"{threads:7}" for threads in THREADS)
     print(f"{'model':22}{'ms':>8}{heads}{'2, real':>9}   binds at {THREADS[-1]}")
-    for path in sorted(options.folder.glob("*.onnx")):
-        if not options.models or path.stem in options.models:
-            print(line(path.stem, *predicted(path, options.rounds, options.saturating)), flush=True)
+    for path in model_paths(options):
+        print(line(path.stem, *predicted(path, options.rounds, options.saturating)), flush=True)
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.clocks import CLOCKS, add_clock
+from bench.arguments import CLOCKS, add_clock
 
 PAUSE_SECONDS = 0.002
 """The other's threads stop spinning in a pause between turns."""

@@ -26,6 +26,8 @@ from pathlib import Path
 
 import numpy as np
 
+from bench.arguments import add_models, model_paths
+
 PREPARE = """
 import sys
 import numpy as np
@@ -147,13 +149,12 @@ def table(rows: Mapping[str, Mapping[str, float]]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.start", description="From process start to first output.")
-    parser.add_argument("folder", type=Path, help="with NAME.onnx and NAME.npz for each model")
-    parser.add_argument("models", nargs="*", help="names (default: all of the folder)")
+    add_models(parser)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all CPUs")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--imports", action="store_true", help="show what is imported instead")
     options = parser.parse_args(arguments)
-    paths = [options.folder / f"{name}.onnx" for name in options.models] or sorted(options.folder.glob("*.onnx"))
+    paths = model_paths(options)
     if options.imports:
         for kind, costs in imports(paths[0], options.threads).items():
             print(f"{kind}\n" + "\n".join(f"  {milliseconds:8.2f} ms  {module}" for milliseconds, module in costs))

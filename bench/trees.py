@@ -17,18 +17,20 @@ from __future__ import annotations
 
 import argparse
 import functools
-import math
+import os
 import statistics
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bench.clocks import CLOCKS, add_clock
+from bench.arguments import CLOCKS, add_clock
+from bench.results import add_record, keep
 
+COLUMNS = ("model", "rows", "onnxruntime us", "jitonnx us", "ratio", "difference")
 FEATURES = 30
 PAUSE_SECONDS = 0.001
 """The other's threads stop spinning in a pause between turns."""
@@ -139,6 +141,10 @@ def _difference(expected: list[Any], given: list[Any]) -> float:
     return difference
 
 
+def line(cells: Sequence[str]) -> str:
+    return f"{cells[0]:36}" + "".join(f"{cell:>13}" for cell in cells[1:])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 1000])
@@ -146,6 +152,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="a part of a model's name")
     parser.add_argument("--seconds", type=float, default=0.5, help="for each model and number of rows")
     add_clock(parser)
+    add_record(parser)
     parser.add_argument("--save", type=Path)
     parser.add_argument("--load", type=Path)
     arguments = parser.parse_args()
@@ -153,7 +160,8 @@ def main() -> None:
     if arguments.load:
         made = ((path.stem, path.read_bytes) for path in sorted(arguments.load.glob("*.onnx")))
     ratios: dict[int, list[float]] = {rows: [] for rows in arguments.rows}
-    print(f"{'model':36} {'rows':>6} {'onnxruntime':>12} {'jitonnx':>10} {'ratio':>7} {'difference':>11}")
+    table: list[list[str]] = []
+    print(line(COLUMNS))
     for name, make in made:
         if arguments.only not in name:
             continue
@@ -167,12 +175,18 @@ def main() -> None:
             x = data(0, rows, 1)[0]
             theirs, ours, difference = compare(model, x, arguments.threads, arguments.seconds, CLOCKS[arguments.clock])
             ratios[rows].append(theirs / ours)
-            times = f"{theirs * 1e6:12.1f} {ours * 1e6:10.1f} {theirs / ours:7.2f}"
-            print(f"{name:36} {rows:6} {times} {difference:11.1e}", flush=True)
-    for rows, found in ratios.items():
-        if found:
-            mean = math.exp(statistics.fmean(map(math.log, found)))
-            print(f"{rows} rows: geometric mean {mean:.2f}, least {min(found):.2f}, {len(found)} models")
+            times = [f"{theirs * 1e6:.1f}", f"{ours * 1e6:.1f}", f"{theirs / ours:.2f}"]
+            table.append([name, str(rows), *times, f"{difference:.1e}"])
+            print(line(table[-1]), flush=True)
+    means = [
+        f"{rows} rows: geometric mean {statistics.geometric_mean(found):.2f}, least {min(found):.2f} of {len(found)}"
+        for rows, found in ratios.items()
+        if found
+    ]
+    print("\n".join(means))
+    if arguments.record:
+        threads = arguments.threads or len(os.sched_getaffinity(0))
+        keep(arguments.record, [threads], COLUMNS, table, f"{'; '.join(means)}.")
 
 
 if __name__ == "__main__":

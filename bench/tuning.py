@@ -31,7 +31,9 @@ from unittest import mock
 
 import numpy as np
 
+from bench.arguments import add_models, model_paths
 from bench.models import time_in_turns
+from bench.results import add_record, keep
 from jitonnx.engine.tuning import GAIN, Tuned
 from jitonnx.kernels.gemm.choose import GemmExtents, extents_of, tile_costs, tile_text
 from jitonnx.target.cores import TileCosts
@@ -62,29 +64,33 @@ def measure(path: Path, threads: int, seconds: float, rounds: int) -> tuple[dict
     return row, tuned
 
 
-def print_gains(rows: Sequence[dict[str, Any]]) -> None:
-    """The first table, with the geometric mean at its end."""
-    head = f"{'model':22} {'usual ms':>9} {'tuned ms':>9} {'usual / tuned':>14}"
-    print(f"{head} {'choices':>8} {'others':>7} {'seconds':>8}")
-    for row in rows:
-        print(
-            f"{row['model']:22} {row['usual']:9.4g} {row['tuned']:9.4g} {row['usual'] / row['tuned']:14.3f} "
-            f"{row['choices']:8} {row['others']:7} {row['seconds']:8.1f}"
-        )
-    ratios = [row["usual"] / row["tuned"] for row in rows]
-    print(f"geometric mean {statistics.geometric_mean(ratios):.3f}, least {min(ratios):.3f}")
+GAINS = ("model", "usual ms", "tuned ms", "usual / tuned", "choices", "others", "seconds")
+ERRORS = ("choice", "measured", "best taken", "mean saving", "greatest")
 
 
-def print_errors(every: Sequence[Tuned]) -> None:
-    """The second table."""
+def gains(row: dict[str, Any]) -> list[str]:
+    """A row of the first table, whose columns are GAINS."""
+    times = [f"{row['usual']:.4g}", f"{row['tuned']:.4g}", f"{row['usual'] / row['tuned']:.3f}"]
+    return [row["model"], *times, str(row["choices"]), str(row["others"]), f"{row['seconds']:.1f}"]
+
+
+def errors(every: Sequence[Tuned]) -> list[list[str]]:
+    """The rows of the second table, whose columns are ERRORS."""
     found: defaultdict[str, list[float]] = defaultdict(list)
     for tuned in every:
         for choice, shares in tuned.comparisons:
             found[choice.problem.kind].append(min(1.0, *shares.values()))
-    print(f"\n{'choice':22} {'measured':>9} {'best taken':>11} {'mean saving':>12} {'greatest':>9}")
+    rows = []
     for kind, least in sorted(found.items()):
         right = sum(share > 1 - GAIN for share in least) / len(least)
-        print(f"{kind:22} {len(least):9} {right:11.0%} {1 - statistics.mean(least):12.1%} {1 - min(least):9.1%}")
+        savings = [f"{right:.0%}", f"{1 - statistics.mean(least):.1%}", f"{1 - min(least):.1%}"]
+        rows.append([kind, str(len(least)), *savings])
+    return rows
+
+
+def line(cells: Sequence[str]) -> str:
+    """Cells of either table side by side."""
+    return f"{cells[0]:22} " + " ".join(f"{cell:>13}" for cell in cells[1:])
 
 
 class Sample(NamedTuple):
@@ -166,17 +172,16 @@ def print_fit(every: Sequence[Tuned], target: Target) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="folder of .onnx files with .npz inputs beside them")
-    parser.add_argument("models", nargs="*", help="names of models; default: all")
+    add_models(parser)
     parser.add_argument("--threads", type=int, default=1, help="of a run (default 1)")
     parser.add_argument("--seconds", type=float, default=60, help="that measuring a model may take (default 60)")
     parser.add_argument("--rounds", type=int, default=7, help="rounds of turns (default 7)")
     parser.add_argument("--fit", action="store_true", help="fit the constants of this core's estimates")
+    add_record(parser)
     options = parser.parse_args(arguments)
     rows, every = [], []
-    for path in sorted(options.folder.glob("*.onnx")):
-        if options.models and path.stem not in options.models:
-            continue
+    print(line(GAINS))
+    for path in model_paths(options):
         with (
             tempfile.TemporaryDirectory(prefix="jitonnx-tuning-") as cache,
             mock.patch.dict("os.environ", JITONNX_CACHE_DIR=cache),
@@ -184,12 +189,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
             row, tuned = measure(path, options.threads, options.seconds, options.rounds)
         rows.append(row)
         every.append(tuned)
-        print_gains(rows[-1:])
-    print()
-    print_gains(rows)
-    print_errors(every)
+        print(line(gains(row)), flush=True)
+    ratios = [row["usual"] / row["tuned"] for row in rows]
+    mean = f"geometric mean {statistics.geometric_mean(ratios):.3f}, least {min(ratios):.3f}"
+    print(f"{mean}\n\n" + "\n".join(line(cells) for cells in (ERRORS, *errors(every))))
     if options.fit:
         print_fit(every, host())
+    if options.record:
+        keep(options.record, [options.threads], GAINS, list(map(gains, rows)), f"{mean[0].upper()}{mean[1:]}.")
+        keep(f"{options.record}-estimates", [options.threads], ERRORS, errors(every))
 
 
 if __name__ == "__main__":

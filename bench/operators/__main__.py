@@ -28,12 +28,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bench.clocks import add_clock
+from bench.arguments import add_clock
 from bench.operators.cases import Case, cases
 from bench.operators.chart import draw
 from bench.operators.measure import TOLERANCES, measure
-from bench.operators.rows import HEAD, Row, line, summary
+from bench.operators.rows import COLUMNS, FAMILY_COLUMNS, HEAD, Row, cells, families, line, summary
 from bench.operators.work import Limits
+from bench.results import add_record, keep
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -49,6 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=7, help="rounds of turns (default 7)")
     parser.add_argument("--list", action="store_true", help="only name the cases")
     parser.add_argument("--json", type=Path, help="write the rows to this file")
+    add_record(parser)
     parser.add_argument("--plot", type=Path, help="draw the rows to this file (.png, .svg, .pdf)")
     options = parser.parse_args(arguments)
     chosen = list(cases(options.filters))
@@ -64,6 +66,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         options.json.write_text(json.dumps(_report(rows, options.threads), indent=1))
     if options.plot:
         draw(rows, options.threads, options.plot)
+    if options.record:
+        keep(options.record, [options.threads], COLUMNS, list(map(cells, rows)))
+        keep(f"{options.record}-families", [options.threads], FAMILY_COLUMNS, families(rows))
     if wrong := [f"{row.family}/{row.case} differs by {row.difference:.1e}" for row in rows if row.wrong]:
         sys.exit("wrong answers: " + "; ".join(wrong))
 

@@ -52,6 +52,17 @@ def line(row: Row) -> str:
     )
 
 
+COLUMNS = ("family", "case", "shapes", "jitonnx us", "onnxruntime us", "ratio", "rate", "limit", "share", "difference")
+FAMILY_COLUMNS = ("family", "rows", "at least as fast", "mean ratio", "worst", "worst case")
+
+
+def cells(row: Row) -> list[str]:
+    """A row for a record, whose columns are COLUMNS."""
+    compared = ["-", "-"] if row.onnxruntime is None else [f"{row.onnxruntime:.4g}", f"{row.ratio:.2f}"]
+    reached = [f"{row.rate:.1f} {row.unit}", row.limit, f"{row.share:.2f}", f"{row.difference:.1e}"]
+    return [row.family, row.case + " (NumPy)" * row.on_numpy, row.shapes, f"{row.ours:.4g}", *compared, *reached]
+
+
 def table(rows: Sequence[Row]) -> str:
     """All rows, by family."""
     lines = [HEAD]
@@ -60,20 +71,29 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def summary(rows: Sequence[Row]) -> str:
-    """Sum up each family and all: geometric mean and worst of the ratios, share of rows at least as fast as
-    onnxruntime."""
-    lines = [f"{'family':16} {'rows':>5} {'at least as fast':>17} {'mean ratio':>11} {'worst':>6}  worst case"]
-    families = [(name, list(members)) for name, members in itertools.groupby(rows, lambda row: row.family)]
-    for name, members in [*families, ("all", list(rows))]:
+def families(rows: Sequence[Row]) -> list[list[str]]:
+    """A row each family and one for all, whose columns are FAMILY_COLUMNS."""
+    groups = [(name, list(members)) for name, members in itertools.groupby(rows, lambda row: row.family)]
+    table = []
+    for name, members in [*groups, ("all", list(rows))]:
         ratios = {row.case: row.ratio for row in members if row.onnxruntime is not None}
         if not ratios:
-            lines.append(f"{name:16} {len(members):5} {'-':>17} {'-':>11} {'-':>6}")
+            table.append([name, str(len(members)), "-", "-", "-", ""])
             continue
         worst = min(ratios, key=lambda case: ratios[case])
         faster = sum(ratio >= 1 for ratio in ratios.values()) / len(ratios)
         mean = statistics.geometric_mean(ratios.values())
-        lines.append(f"{name:16} {len(members):5} {faster:17.0%} {mean:11.2f} {ratios[worst]:6.2f}  {worst}")
+        table.append([name, str(len(members)), f"{faster:.0%}", f"{mean:.2f}", f"{ratios[worst]:.2f}", worst])
+    return table
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """Sum up each family and all: geometric mean and worst of the ratios, share of rows at least as fast as
+    onnxruntime."""
+    lines = [
+        f"{name:16} {count:>5} {faster:>17} {mean:>11} {worst:>6}  {case}"
+        for name, count, faster, mean, worst, case in (FAMILY_COLUMNS, *families(rows))
+    ]
     heavy = [row.share >= 0.93 for row in rows if row.limit == "FMA" and row.flops > 10e6]
     light = [row.share >= 0.8 for row in rows if row.unit == "GB/s"]
     calls = sum(row.limit == "call" for row in rows)

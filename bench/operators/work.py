@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 
 from bench import machine
-from bench.clocks import CLOCKS
+from bench.arguments import CLOCKS
 from bench.operators.net import Net
 
 _TRANSCENDENTAL = 24

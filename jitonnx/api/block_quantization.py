@@ -173,7 +173,7 @@ def _quantize(  # noqa: PLR0913  (onnxruntime's signature)
 
 
 def _fill_last_byte(codes: np.ndarray, rows: int, in_byte: int, together: int) -> None:
-    """Where the rows end inside a byte, its other bits are those of the byte before, if the same thread wrote that."""
+    """Gives the bits behind rows that end inside a byte those of the byte before, if the same thread wrote that."""
     for place in range(rows, -(-rows // in_byte) * in_byte):
         codes[:, place] = codes[:, place - in_byte] if place % together >= in_byte else 0
 

@@ -135,7 +135,7 @@ class ModelPackage:
         return body
 
     def _path(self, base: Path, text: str, *, must_exist: bool = False) -> Path:
-        """Where a reference leads to. InvalidArgument for one that the package's layout does not allow."""
+        """The path that a reference leads to. InvalidArgument for one that the package's layout does not allow."""
         given = PurePosixPath(text)
         if not self._free:
             if given.is_absolute():
@@ -230,7 +230,7 @@ class ModelPackage:
         return str(self._assets[uri])
 
     def resolve_string_ref(self, string_ref: str, base_dir: str | None = None, must_exist: bool = False) -> str:
-        """Where a reference leads to, by default from the package's folder on."""
+        """The path that a reference leads to, by default from the package's folder on."""
         self._opened()
         if re.match(DIGEST + "[0-9a-f]{64}(/|$)", string_ref):
             uri, _, inner = string_ref.partition("/")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from jitonnx.ir.schema import Parameter, Schema
 
 _ENDLESS = 2**31 - 1
-"""Where a count or a version has no end."""
+"""The number for a count or a version that has no end."""
 
 
 class AttrType(Enumeration):

@@ -222,7 +222,7 @@ class SparseCsrView:
         return self._indices[0]
 
     def outer(self) -> np.ndarray:
-        """Where rows begin in the values, and where the last one ends."""
+        """The places among the values at which rows begin, and behind them the end of the last one: [rows + 1]."""
         return self._indices[1]
 
 

@@ -109,7 +109,7 @@ def copied(outputs: Sequence[Any], targets: Targets) -> list[Any]:
 
 
 def _span(array: np.ndarray) -> tuple[int, int]:
-    """Where a contiguous array begins and ends in memory."""
+    """The addresses of a contiguous array's first byte, and of the one behind its last."""
     begin = array.__array_interface__["data"][0]
     return begin, begin + array.nbytes
 

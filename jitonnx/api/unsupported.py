@@ -58,7 +58,7 @@ class OrtEpContextDataBuffer(OrtEpContextData):
 
 
 class OrtExternalInitializerInfo(NamedTuple):
-    """Where the data of an initializer lies."""
+    """The place of an initializer's data."""
 
     filepath: str
     file_offset: int

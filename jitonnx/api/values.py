@@ -205,7 +205,7 @@ class OrtValue:
         return (elements.size * bits + 7) // 8
 
     def data_ptr(self) -> int:
-        """Where the first element lies in memory. RuntimeError for strings, NotImplemented for types of a few
+        """The address of the first element. RuntimeError for strings, NotImplemented for types of a few
         bits."""
         elements = self._elements()
         if self._dtype is DType.STRING:

@@ -231,7 +231,7 @@ def _claim(target: Path, made_by: Mapping[str, Any]) -> None:
 
 
 def _rows(files: list[Path]) -> int | None:
-    """Of all files; None where one does not say."""
+    """The number of rows of all files; None where one does not say."""
     import pyarrow.parquet
 
     if any(file.suffix == ".csv" for file in files):

@@ -43,12 +43,12 @@ class _Waiting:
 
     block: Block
     places: np.ndarray
-    """Of the rows that are run."""
+    """The numbers of the rows that are run."""
     missing: int
     parts: list[tuple[int, Arrays]] = field(default_factory=list)
 
     def outputs(self) -> Arrays:
-        """Of all rows without a fault, in order."""
+        """The outputs of all rows without a fault, in order."""
         parts = [arrays for _, arrays in sorted(self.parts, key=lambda part: part[0])]
         if len(parts) == 1:
             return parts[0]

@@ -41,7 +41,7 @@ _FIRST_ROWS = 64
 _BLOCK_BYTES = 8 << 20
 """What they take, with their outputs: little enough to stay in a cache on their way."""
 _BATCH_BYTES = 64 << 20
-"""Of a batch's inputs at most."""
+"""The most bytes that a batch's inputs take."""
 _TRIAL_SECONDS = 0.003
 """How long a size of batches is timed."""
 _LONG_SECONDS = 0.05

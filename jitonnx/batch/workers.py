@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 MOST_ROWS = SIZES[-1]
-"""Of a batch that the compiled model takes."""
+"""The most rows of a batch that the compiled model takes."""
 
 
 class Prediction(NamedTuple):

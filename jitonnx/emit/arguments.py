@@ -161,7 +161,7 @@ class Arguments(tuple[Any, ...]):
 
     @classmethod
     def place(cls, name: str) -> int:
-        """Where in the tuple a name begins."""
+        """The place in the tuple at which a name begins."""
         return cls._places[name][0]
 
     @classmethod

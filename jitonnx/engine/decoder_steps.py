@@ -19,7 +19,7 @@ _OF_TOKENS = ("position_ids", "token_type_ids")
 _OF_ALL = ("attention_mask", "decoder_attention_mask")
 """Inputs of [sequences, tokens], of the new ones, and of these and those before."""
 _ENCODER = "encoder"
-"""In the names of inputs of the length that an encoder has read."""
+"""The part that names of inputs have in common whose length an encoder has read."""
 _RENAMED = (("past_key_values", "present"), ("past", "present"))
 """How names of pasts become those of their presents."""
 

@@ -31,7 +31,7 @@ from jitonnx.runtime import strings
 HostFunction: TypeAlias = Callable[..., Any]
 """Gives the array of a node's only output for those of its inputs that are no constants."""
 Known: TypeAlias = Sequence["np.ndarray | None"]
-"""By input, its elements if they are constant."""
+"""The elements of each input that is constant, None for others."""
 Shape: TypeAlias = "tuple[int, ...]"
 
 

@@ -61,7 +61,7 @@ from jitonnx.genai.unsupported import (
 )
 
 __version__ = "0.18.0"
-"""Of the interface: that of onnxruntime_genai which is held."""
+"""The version of onnxruntime_genai whose interface is held."""
 
 __all__ = [
     "Adapters",

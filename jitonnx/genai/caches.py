@@ -22,7 +22,7 @@ from jitonnx.genai.optimum import CROSS
 from jitonnx.ir.dtypes import DType
 
 LEAST_ROWS = 128
-"""Of a cache in place."""
+"""The least rows of a cache in place."""
 
 _TEMPLATES = (
     ("past_key_names", "past_key_values.%d.key", "present_key_names", "present.%d.key"),
@@ -30,7 +30,7 @@ _TEMPLATES = (
     ("past_conv_names", "past_conv.%d", "present_conv_names", "present_conv.%d"),
     ("past_names", "", "present_names", ""),
 )
-"""Of names in the configuration: of an input and its default, of the output and its default."""
+"""Keys of the configuration: an input's name and its default, the output's name and its default."""
 
 _RENAMED = (("past_key_values", "present"), ("past", "present"))
 """How outputs are called after their inputs where the configuration does not say."""
@@ -167,11 +167,11 @@ class Caches:
         self._rows = 0
         """How many tokens the memory can hold."""
         self.values: dict[str, OrtValue] = {}
-        """By the names of the pasts."""
+        """The caches, by the names of the pasts."""
         self.presents: dict[str, OrtValue] = {}
         """What the next run writes, by the names of the pasts, too."""
         self._memory: dict[str, list[np.ndarray]] = {}
-        """Of pairs that grow: that of the past, and that of the present."""
+        """The memory of pairs that grow: the past's, and the present's."""
         self.only_grow = all(slot.grows for slot in slots)
         """Whether rows behind those of earlier tokens are all that a run writes."""
         self._growing = [slot for slot in slots if slot.grows and not in_place]

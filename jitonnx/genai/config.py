@@ -21,7 +21,7 @@ class Config:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.folder = os.fspath(path)
-        """Where the model and its tokenizer lie."""
+        """The folder of the model and its tokenizer."""
         self.model_data: dict[str, bytes] = {}
         """Models in memory, by the names of the files that they stand for."""
         self.source = FILE
@@ -142,15 +142,15 @@ class Config:
         self.append_provider(provider)
 
     def set_decoder_provider_options_hardware_device_type(self, provider: str, value: str) -> None:
-        """As `set_provider_option`."""
+        """Without effect, as `set_provider_option`."""
         self.append_provider(provider)
 
     def set_decoder_provider_options_hardware_device_id(self, provider: str, value: int) -> None:
-        """As `set_provider_option`."""
+        """Without effect, as `set_provider_option`."""
         self.append_provider(provider)
 
     def set_decoder_provider_options_hardware_vendor_id(self, provider: str, value: int) -> None:
-        """As `set_provider_option`."""
+        """Without effect, as `set_provider_option`."""
         self.append_provider(provider)
 
     def clear_decoder_provider_options_hardware_device_type(self, provider: str) -> None:

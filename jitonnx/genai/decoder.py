@@ -20,7 +20,7 @@ from jitonnx.ir.dtypes import DType
 
 _TEXTS = {f"tensor({dtype.text})": dtype for dtype in DType}
 _LEAST_COLUMNS = 128
-"""Of a mask's memory."""
+"""The least columns of a mask's memory."""
 
 
 class Decoder:
@@ -245,7 +245,7 @@ class Steps:
         self._extras: dict[str, np.ndarray] = {}
         self._mask = np.zeros((batch, 0))
         self._version = -1
-        """Of the caches that are bound."""
+        """The version of the caches that are bound."""
 
     # ------------------------------------------------------------ running
 

@@ -220,7 +220,7 @@ class Engine:
         return 0
 
     def get_speculative_stats(self) -> dict[str, Any]:
-        """Of tokens that were proposed, which there are none of."""
+        """The counts of tokens that were proposed: none."""
         return {}
 
     @property

@@ -18,7 +18,7 @@ from jitonnx.genai.speculation import Draft, Lookup, Proposer, Speculation, Spec
 from jitonnx.genai.tensors import NamedTensors, Tensor
 
 _LEAST_COLUMNS = 128
-"""Of the memory for tokens."""
+"""The least columns of the memory for tokens."""
 
 
 class GeneratorParams:

@@ -24,7 +24,7 @@ def check_kind(kind: str) -> None:
 
 
 class Guide:
-    """Where a sequence is in what constrains it."""
+    """A sequence's place in what constrains it."""
 
     def __init__(self, model: Model, kind: str, data: str) -> None:
         """kind: one of `KINDS`. InvalidArgument for data that is none of that kind; ImportError without the package."""

@@ -130,7 +130,7 @@ class Lanes:
     # ------------------------------------------------------------ memory
 
     def _lane_rows(self, slot: Slot, length: int) -> tuple[slice, ...]:
-        """Where a lane's array of a slot holds so many tokens."""
+        """The index of the first `length` tokens in a lane's array of a slot."""
         return (slice(None),) * ((slot.rows_axis or 1) - 1) + (slice(length),) if slot.grows else ()
 
     def _made(self, slot: Slot, rows: int) -> np.ndarray:

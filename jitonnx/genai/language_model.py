@@ -31,7 +31,7 @@ class Usage:
 
     prompt_tokens: int = 0
     kept_tokens: int = 0
-    """Of the prompt's: those that the answer before had left, which were not read again."""
+    """Tokens of the prompt that the answer before had left, and that were not read again."""
     generated_tokens: int = 0
     prompt_seconds: float = 0.0
     """Until the model had read the prompt."""
@@ -39,7 +39,7 @@ class Usage:
 
     @property
     def tokens_per_second(self) -> float:
-        """Of what was generated."""
+        """How many tokens were generated a second."""
         return self.generated_tokens / self.generated_seconds if self.generated_seconds else 0.0
 
 
@@ -77,7 +77,7 @@ class LanguageModel:
     def __init__(self, model: Model, tokenizer: Tokenizer, draft: Model | None = None) -> None:
         self.model, self.tokenizer, self.draft = model, tokenizer, draft
         self.usage = Usage()
-        """Of the last answer; counted on while it streams."""
+        """The usage of the last answer; counted on while it streams."""
         self._kept: Generator | None = None
         """That of the last answer, while nobody uses it."""
         self._lock = threading.Lock()

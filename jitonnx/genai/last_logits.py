@@ -18,7 +18,7 @@ INDICES = "jitonnx.genai.last"
 _NUMBER = "jitonnx.genai.number"
 
 LARGEST_BYTES = 1 << 26
-"""Of a file that is rewritten: weights lie outside of it, or there are few."""
+"""The most bytes of a file that is rewritten: weights lie outside of it, or there are few."""
 
 _PRODUCTS = ("MatMul", "MatMulNBits", "Gemm")
 _ELEMENTWISE = ("Add", "Cast", "Div", "Mul", "Tanh")

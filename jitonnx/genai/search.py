@@ -26,7 +26,7 @@ class SearchOptions:
     early_stopping: bool = True
     length_penalty: float = 1.0
     max_length: int = 0
-    """Of a sequence, its prompt included."""
+    """The most tokens of a sequence, its prompt included."""
     min_length: int = 0
     min_p: float = 0.0
     """The least probability of a token that is sampled, over that of the most probable one."""

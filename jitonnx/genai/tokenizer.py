@@ -283,7 +283,7 @@ def _named(told: Any, place: str) -> dict[str, str]:
 
 
 def _json(value: Any, ensure_ascii: bool = False, indent: int | None = None, **options: Any) -> str:
-    """As Jinja's own, which escapes what is HTML."""
+    """A value as JSON, by Jinja's `tojson` without its escapes of HTML."""
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, **options)
 
 

@@ -59,7 +59,7 @@ class TurnUsage:
     prompt_tokens: int = 0
     generated_tokens: int = 0
     cached_prompt_tokens: int = 0
-    """Of the prompt's, those that were not read, as some sequence had begun with them."""
+    """Tokens of the prompt that were not read, as some sequence had begun with them."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class EngineCapabilities:
     """Requests that are worked on at once."""
     max_request_length: int
     max_scheduled_tokens: int
-    """Of prompts, that are read in one step."""
+    """The most tokens of prompts that are read in one step."""
 
 
 class RequestOptions:

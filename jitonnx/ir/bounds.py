@@ -21,7 +21,7 @@ _Form: TypeAlias = "dict[Monomial, int]"
 _SAMPLES = ((0,), (1,), (2,), (3,), (7, 64), (64, 7, 1), (1, 1000), (1000, 1), (5, 12, 224), (0, 9), (9, 0), (31,))
 """Sizes that are tried, in turn for each variable."""
 _MAXIMA = 4
-"""Of so many maxima both cases are looked at."""
+"""The number of maxima of which both cases are looked at."""
 _MONOMIALS, _INEQUALITIES = 24, 120
 """No proof is looked for in larger systems."""
 

@@ -64,7 +64,7 @@ class ExternalFile(NamedTuple):
 
 
 Placement = Callable[[str, np.ndarray], tuple[str, int, int] | None]
-"""Where a named tensor's elements have been put: a location, an offset and bytes; None: they go into the model."""
+"""Gives the place of a named tensor's elements: a location, an offset and bytes; None: they go into the model."""
 
 
 def write_model(

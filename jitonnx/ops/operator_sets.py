@@ -57,7 +57,7 @@ def declared_in(sets: Sequence[OperatorSet], name: str, version: int) -> Declare
 
 
 def other_version(sets: Sequence[OperatorSet], name: str, version: int) -> Schema | None:
-    """Of an operator that `version` of a domain does not have its first signature, if it came later; if it was
+    """The first signature of an operator that `version` of a domain does not have, if it came later; if it was
     there before, its last one, marked as dropped in the version that dropped it. None for one that no version has."""
     having = [one for one in sets if name in one.operators]
     if not having:

@@ -104,7 +104,7 @@ class Expression(Protocol):
         ...
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """Where each match begins and ends, from left to right: the first that there is behind the one before, and of
+        """The begin and end of each match, from left to right: the first that there is behind the one before, and of
         those that begin there the one that the pattern prefers."""
         ...
 
@@ -227,7 +227,8 @@ class _State:
     def __init__(self, places: tuple[int, ...], kind: str) -> None:
         self.places, self.kind = places, kind
         self.moves: dict[str, tuple[bool, _State | None]] = {}
-        """By the next character, "" at the end: whether there is a match in front of it, and the state behind it."""
+        """What the next character does, "" at the end: whether there is a match in front of it, and the state behind
+        it."""
 
 
 class _Machine:

@@ -189,7 +189,7 @@ def padded(x: np.ndarray, windows: Windows, value: Any) -> np.ndarray:
 
 
 def tap_slices(windows: Windows, tap: Sequence[int]) -> tuple[slice, ...]:
-    """Where position `tap` of every window lies in the padded input: index its spatial axes with this."""
+    """The slices of the padded input's spatial axes that hold position `tap` of every window."""
     return tuple(
         slice(position * dilation, position * dilation + (out - 1) * stride + 1 if out else 0, stride)
         for position, dilation, out, stride in zip(tap, windows.dilations, windows.output, windows.strides, strict=True)

@@ -276,7 +276,7 @@ def slice_node(
 
 
 def _end(start: DimLike, step: int, size: DimLike, whole: DimLike) -> DimLike:
-    """Where a slice of an axis of `whole` elements ends, as Slice reads it: negative numbers count from behind.
+    """The end of a slice of an axis of `whole` elements, as Slice reads it: negative numbers count from behind.
 
     Decline for an expression that may be the place before the first element, -1, which is none.
     """

@@ -20,9 +20,9 @@ from jitonnx.kernels.trees.spec import (
 from jitonnx.support.records import NamedTuple
 
 MOST_LEAVES = {16: 128, 8: 32, 4: 32}
-"""Of trees whose nodes are all asked, by the elements of a vector: with more it takes longer than to go down. With
-AVX-512, 128 leaves take 0.33 to 0.63 of the time, 256 1.2 to 2.5 times as long; with AVX2, 64 leaves 0.36 for many rows
-and 1.6 times as long for one (Zen 5, bench.trees)."""
+"""The most leaves of trees whose nodes are all asked, by the elements of a vector: with more it takes longer than to go
+down. With AVX-512, 128 leaves take 0.33 to 0.63 of the time, 256 1.2 to 2.5 times as long; with AVX2, 64 leaves 0.36
+for many rows and 1.6 times as long for one (Zen 5, bench.trees)."""
 MOST_FEATURES = 1024
 """That such trees ask for: a block of rows has all of them in memory."""
 ALONE = {16: 10, 8: 4, 4: 4}

@@ -52,7 +52,7 @@ _ROOM_BYTES = 512
 
 
 class OperandPlace(NamedTuple):
-    """Where an operand lies: in constant, input or output number `index`, or in buffer `index` of the arena.
+    """An operand's place: in constant, input or output number `index`, or in buffer `index` of the arena.
 
     offset: which number says how many bytes from the beginning.
     """
@@ -367,7 +367,7 @@ class Sizing:
 
 
 class _Placed(NamedTuple):
-    """Where the buffers of an arena lie if they have at most `room` bytes each; at least `least` get the same
+    """The places of an arena's buffers if they have at most `room` bytes each; at least `least` get the same
     room."""
 
     room: Words

@@ -65,7 +65,7 @@ class Placement:
         return self._orders.get(value) or tuple(range(len(value.shape)))
 
     def destination(self, value: Value) -> StridedTensor | None:
-        """Where a result is bound to lie: in a graph output, in what a later step joins or writes; None:
+        """The place that a result is bound for: in a graph output, in what a later step joins or writes; None:
         anywhere."""
         make = self._destinations.get(value)
         return None if make is None else make()
@@ -146,7 +146,7 @@ class Placement:
                 self._destinations[value] = _Once(lambda value=value: self._whole(value))  # type: ignore[misc]
 
     def _written_by(self, region: Group) -> StridedTensor | None:
-        """Where an elementwise region writes; None for other groups, and if that is not settled yet."""
+        """The place that an elementwise region writes to; None for other groups, and if that is not settled yet."""
         return None if region.anchor is not None or region.output is None else self.destination(region.output)
 
     def _choose_behind(

@@ -82,7 +82,7 @@ class Planner:
     # ------------------------------------------------------------ operands
 
     def tensor(self, value: Value) -> StridedTensor:
-        """Where a value lies."""
+        """A value's place in memory."""
         found = self._tensors.get(value)
         if found is None:
             constant = value.constant
@@ -192,7 +192,8 @@ class Planner:
         return dense_tensor(f"t{len(self.plan.calls)}", shape, dtype, order or tuple(range(len(shape))))
 
     def place(self, value: Value, order: Sequence[int] | None = None, *, strict: bool = False) -> StridedTensor:
-        """Where to write a result: in an output or in a concatenation if it is bound for one, else in new memory.
+        """The place to write a result to: in an output or in a concatenation if it is bound for one, else in new
+        memory.
 
         `order`: the memory order of axes the kernel prefers. `strict`: it can write no other; a graph output or
         destination that lies otherwise is then filled by a copy.
@@ -213,7 +214,7 @@ class Planner:
         return tensor
 
     def bind(self, value: Value, tensor: StridedTensor) -> None:
-        """Where a value lies that needs no place of its own."""
+        """Gives a value that needs no place of its own that of a tensor."""
         self._tensors[value] = tensor
 
     def order(self, value: Value) -> tuple[int, ...]:
@@ -261,7 +262,7 @@ class Planner:
         return self.constant(flag)
 
     def state(self) -> StridedTensor:
-        """Where the plan's draws are counted: see `jitonnx.support.draws`."""
+        """The counter of the plan's draws: see `jitonnx.support.draws`."""
         if self._state is None:
             from jitonnx.support.draws import new_state  # few models draw
 

@@ -41,7 +41,7 @@ class Untraceable(Exception):
 
 
 class Registers:
-    """Where numbers lie: those given, room for what is worked out in a section, and constants."""
+    """The registers of numbers: those given, room for what is worked out in a section, and constants."""
 
     def __init__(self, given: int, room: int) -> None:
         self.first, self.room = given, room
@@ -67,7 +67,7 @@ class SizeTrace:
         return TracedSize(self, register, value)
 
     def register(self, number: Number) -> int:
-        """Where a number lies."""
+        """The register of a number."""
         if number.__class__ is TracedSize:
             return number.register
         place = self._registers.constants.get(number)  # type: ignore[arg-type]

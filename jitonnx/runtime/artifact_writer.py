@@ -200,7 +200,7 @@ def _write(handle: int, place: int, data: bytes | memoryview) -> None:
 
 
 class _ConstantTable:
-    """Where constants go in the file: equal ones once, each aligned; those in files of the model stay there.
+    """The places of constants in the file: equal ones once, each aligned; those in files of the model stay there.
 
     go_on: as of `write`.
     """

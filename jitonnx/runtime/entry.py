@@ -149,7 +149,7 @@ def entry_record(
 
 
 def _shapes(tensors: Tensors) -> tuple[int, int]:
-    """Where the shapes are, and how many bytes apart."""
+    """The address of the shapes, and how many bytes they are apart."""
     return address(tensors.shapes), tensors.shapes.shape[1] * WORD_BYTES
 
 

@@ -169,7 +169,7 @@ class BoundCall:
 
 
 def _places(inputs: Sequence[Array], outputs: Sequence[Array]) -> list[int]:
-    """Where inputs and outputs lie in memory. Inputs of strings, of which only the shape counts, lie in none."""
+    """The addresses of inputs and outputs; 0 for inputs of strings, of which only the shape counts."""
     return [0 if array.dtype.hasobject else address(array) for array in inputs] + [address(array) for array in outputs]
 
 

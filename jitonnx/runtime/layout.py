@@ -414,7 +414,7 @@ OBJECT_TYPE = 8
 
 
 class ArrayField(enum.IntEnum):
-    """Where an array object has its fields: PyArrayObject_fields of numpy/ndarraytypes.h."""
+    """The offsets of an array object's fields, in bytes: PyArrayObject_fields of numpy/ndarraytypes.h."""
 
     DATA = 16
     RANK = 24
@@ -425,7 +425,8 @@ class ArrayField(enum.IntEnum):
 
 
 class DescriptorField(enum.IntEnum):
-    """Where a dtype object has its fields: PyArray_Descr of numpy/ndarraytypes.h, the same in NumPy 1 and 2."""
+    """The offsets of a dtype object's fields, in bytes: PyArray_Descr of numpy/ndarraytypes.h, the same in NumPy 1 and
+    2."""
 
     BYTE_ORDER = 26
     TYPE_NUMBER = 28
@@ -448,7 +449,7 @@ def offset(record: np.dtype[np.void], field: str) -> int:
 
 
 def address(array: npt.NDArray[np.generic]) -> int:
-    """Where an array's first element lies in memory, for native code to read or write."""
+    """The address of an array's first element, for native code to read or write."""
     if array.dtype.hasobject:
         raise TypeError("Bug: native code would read or write references to Python's objects, which it cannot count")
     return int(array.ctypes.data)

@@ -168,7 +168,7 @@ def _place(part: _Object, executable: int, block: _Block) -> None:
 
 
 def _defined(parsed: Sequence[_Object]) -> dict[str, int]:
-    """Where the functions that other objects and callers may name lie."""
+    """The addresses of the functions that other objects and callers may name."""
     found: dict[str, int] = {}
     for part in parsed:
         for symbol in part.symbols:

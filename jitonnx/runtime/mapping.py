@@ -70,8 +70,8 @@ def _address_of(name: str) -> int:
 
 @fork_safety.once
 def _libraries() -> list[ctypes.CDLL]:
-    """Where functions are looked up: Python, what is loaded, and the C library's mathematics, which may be a
-    library of its own that nobody has loaded as yet."""
+    """The libraries in which functions are looked up: Python, what is loaded, and the C library's mathematics, which
+    may be a library of its own that nobody has loaded as yet."""
     libraries = [ctypes.pythonapi, libc()]
     with contextlib.suppress(OSError):
         libraries.append(ctypes.CDLL("libm.so.6"))

@@ -35,7 +35,7 @@ Shapes: TypeAlias = tuple[tuple[int, ...], ...]
 
 
 class Slot(NamedTuple):
-    """Where an operand lies: `offset` bytes into the arena, or into constant, input or output number
+    """An operand's place: `offset` bytes into the arena, or into constant, input or output number
     `index`."""
 
     space: Space

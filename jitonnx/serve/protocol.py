@@ -60,7 +60,7 @@ class Asked:
     """Tokens, int32; each gets `choices` answers."""
     choices: int = 1
     most_tokens: int = 0
-    """Of an answer; 0: as many as there is room for."""
+    """The most tokens of an answer; 0: as many as there is room for."""
     search: dict[str, float] = field(default_factory=dict)
     """Options of `TurnOptions`, by names."""
     seed: int | None = None

@@ -19,7 +19,7 @@ from jitonnx.serve.metrics import Metrics
 from jitonnx.serve.protocol import ApiError, Asked
 
 _EVENTS = 256
-"""Of a step: more come with the next one."""
+"""The most events of a step: more come with the next one."""
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ class Batcher:
         self._run, self.limits, self._observer = run, limits, observer
         self._executor = ThreadPoolExecutor(limits.runs, "jitonnx-serving")
         self._waiting: dict[Any, deque[_Request]] = {}
-        """By the shapes and types of rows, each in the order in which they came."""
+        """The requests that wait, by the shapes and types of their rows, each in the order in which they came."""
         self._count = self._running = 0
         self._numbers = itertools.count()
         self._short_rows = limits.short_rows

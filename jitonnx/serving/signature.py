@@ -34,9 +34,9 @@ _DATATYPES = {f"tensor({name.lower()})": name for name in DTYPES if "INT" in nam
 }
 """The protocol's types by those of sessions."""
 OPEN_SIZE = 8
-"""Of a row's axes that are open, in rows that are made up."""
+"""The size that a row's open axes have in rows that are made up."""
 _NEARLY = 1e-3
-"""By how much outputs may differ for rounding, of their largest element."""
+"""The part of their largest element by which outputs may differ for rounding."""
 
 
 class Tensor(NamedTuple):
@@ -47,7 +47,7 @@ class Tensor(NamedTuple):
     shape: tuple[int, ...]
 
     def told(self) -> dict[str, Any]:
-        """As metadata have it."""
+        """The tensor as metadata describe it."""
         return {"name": self.name, "datatype": self.datatype, "shape": list(self.shape)}
 
     def takes(self, shape: Sequence[int]) -> bool:

@@ -170,7 +170,7 @@ class _Description:
         return "module", name, found
 
     def _name(self, value: Any) -> str:
-        """Where a function, class or universal function of a package of known version is found."""
+        """The name under which a function, class or universal function of a package of known version is found."""
         module = getattr(value, "__module__", None) or ("numpy" if isinstance(value, np.ufunc) else "")
         name = str(getattr(value, "__qualname__", None) or getattr(value, "__name__", ""))
         if module.partition(".")[0] in self.versioned:

@@ -70,7 +70,7 @@ class FileMap(mmap.mmap):
     number: int
     """A descriptor of it."""
     identity: tuple[int, ...] | None
-    """As `identity_of` tells it, when it was mapped."""
+    """What `identity_of` gave when it was mapped."""
 
     def note(self, name: str, number: int) -> None:
         """Note what the file is now. number: a descriptor, which stays the caller's."""
@@ -156,7 +156,7 @@ def copied(array: np.ndarray) -> np.ndarray:
 
 
 def offset_in(file: FileMap, array: np.ndarray) -> int:
-    """Where in a mapped file an array begins that lies there, in bytes."""
+    """The offset, in bytes, at which an array begins that lies in a mapped file."""
     return int(array.ctypes.data - np.frombuffer(file, np.uint8).ctypes.data)
 
 

@@ -271,7 +271,7 @@ def _known() -> Described:
 
 
 def description_key() -> str | None:
-    """Where the kernel cache keeps what LLVM says of this CPU; None where that is not kept."""
+    """The name under which the kernel cache keeps what LLVM says of this CPU; None where that is not kept."""
     facts = cpu_identity()
     if facts is None:
         return None

@@ -39,15 +39,15 @@ INTEGERS: Mapping[IntegerProducts, Way] = {
     "pairs": Way(2, "by products of pairs of 16 bits"),
     "words": Way(1, "by products of 32 bits"),
 }
-"""Of 8-bit integers, summed in 32 bits: matrices in tile registers (AMX), matrices of 2 x 8 and 8 x 2 signed bytes
-(AArch64's smmla), dot products of bytes (VNNI: unsigned by signed; AArch64's sdot: both signed), of pairs of unsigned
-and signed bytes in 16 bits (two instructions, where weights let 16 bits hold the sums), of pairs of 16 bits (all x86),
-or one product after the other."""
+"""Products of 8-bit integers, summed in 32 bits: matrices in tile registers (AMX), matrices of 2 x 8 and 8 x 2 signed
+bytes (AArch64's smmla), dot products of bytes (VNNI: unsigned by signed; AArch64's sdot: both signed), of pairs of
+unsigned and signed bytes in 16 bits (two instructions, where weights let 16 bits hold the sums), of pairs of 16 bits
+(all x86), or one product after the other."""
 
 BFLOAT16: Mapping[Bfloat16Products, Way] = {
     "tiles": Way(2, "sums in tile registers", ("amx-bf16", "amx-tile", "avx512bf16")),
     "matrices": Way(4, "by products of small matrices", ("bf16",)),
     "dots": Way(2, "by dot products of pairs", ("avx512bf16",)),
 }
-"""Of operands rounded to bfloat16, summed in float32: matrices in tile registers (AMX), matrices of 2 x 4 and 4 x 2
-numbers (AArch64's bfmmla), or pairs of numbers in each lane of a vector (AVX512-BF16's vdpbf16ps)."""
+"""Products of operands rounded to bfloat16, summed in float32: matrices in tile registers (AMX), matrices of 2 x 4 and
+4 x 2 numbers (AArch64's bfmmla), or pairs of numbers in each lane of a vector (AVX512-BF16's vdpbf16ps)."""

@@ -248,10 +248,10 @@ class WideProducts(NamedTuple):
 
 
 TILE_PRODUCTS = WideProducts(1000, 1 << 22, 1 << 20, 3 << 19, 5 << 18)
-"""In tile registers (AMX), beside a second-level cache of 2 MB. [Granite Rapids; bench.operators product/ convolution/
---precision bfloat16]"""
+"""Products in tile registers (AMX), beside a second-level cache of 2 MB. [Granite Rapids; bench.operators product/
+convolution/ --precision bfloat16]"""
 SMALL_MATRIX_PRODUCTS = WideProducts(100, 1 << 19, 512 << 10, 1 << 20, 5 << 18)
-"""Of 2 x 4 and 4 x 2 bfloat16 (AArch64's bfmmla). [estimated]"""
+"""Products of 2 x 4 and 4 x 2 bfloat16 (AArch64's bfmmla). [estimated]"""
 PAIR_PRODUCTS = WideProducts(400, 1 << 20, 256 << 10, 512 << 10, 512 << 10)
 """Of pairs of bfloat16 in each lane (AVX512-BF16), beside a second-level cache of 1 MB. [Zen 5; bench.operators
 product/ convolution/ --precision bfloat16]"""

@@ -55,7 +55,7 @@ def applied_to(code: KernelBuilder, spec: Bfloat16Spec, lanes: int, epilogue: St
 
 
 ELEMENTS = {"bfloat16": types.uint16, "float32": types.float32}
-"""As which kernels see the types of x and y."""
+"""The elements as which kernels see the types of x and y."""
 
 
 class Bfloat16Kernel(AmxKernel):

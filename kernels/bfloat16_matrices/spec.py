@@ -60,9 +60,9 @@ class Bfloat16PackingSpec(KernelSpec):
     x_type: str
     """float32 or bfloat16."""
     by_column: bool
-    """As `MatricesSpec` has it."""
+    """Whether a column's elements lie side by side, as in `MatricesSpec`."""
     products: Bfloat16Products = "tiles"
-    """Of what kind they are packed for, "tiles" or "dots"."""
+    """The products that they are packed for."""
 
     BUFFERS = UnaryBuffers
     SIZES = PackingSizes

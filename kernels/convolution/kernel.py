@@ -334,7 +334,7 @@ def _column_taps(sizes: Direct) -> Iterator[tuple[SSAValue, SSAValue, SSAValue]]
 
 
 class _Weights(NamedTuple):
-    """Where a tile finds its weights, and what it asks for of those that follow in memory."""
+    """The place of a tile's weights, and what it asks for of those that follow in memory."""
 
     panel: Pointer
     following: Pointer
@@ -353,10 +353,10 @@ class _Weights(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where a tile lies, and its operands."""
+    """A tile's place, and its operands."""
 
     data: Pointer
-    """Where input row 0 would be."""
+    """The address that input row 0 would have."""
     panel: Pointer
     y: Pointer
     planes: Pointer
@@ -372,7 +372,7 @@ class _Place(NamedTuple):
     left: SSAValue
     """The number of the first pixel."""
     end: SSAValue
-    """From that of here on, pixels are not stored."""
+    """The first pixel that is not stored."""
 
 
 class _Tile:

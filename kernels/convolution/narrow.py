@@ -35,7 +35,7 @@ class _Sizes(Loaded):
 
 
 class _Place(NamedTuple):
-    """Where a tile lies, which is of one phase, and its operands."""
+    """The place of a tile, which is of one phase, and its operands."""
 
     source: Pointer
     """The inputs of its first row."""

@@ -211,7 +211,7 @@ class _Gemm:
         return piece.at(k * width).unless(column + width >= end, behind_panels)
 
     def _width_cases(self, active: SSAValue) -> list[tuple[SSAValue, int]]:
-        """Of each tile width, whether it is the narrowest that suffices for `active` columns (or the widest at
+        """For each tile width, whether it is the narrowest that suffices for `active` columns (or the widest at
         all)."""
         widths = self.spec.widths
         cases = [(active > below, width) for width, below in zip(widths, (*widths[1:], 0), strict=True)]

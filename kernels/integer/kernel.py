@@ -49,9 +49,9 @@ class _Tile(NamedTuple):
     row: SSAValue
     """The first."""
     x: Pointer
-    """Where it lies."""
+    """Its bytes."""
     row_bytes: SSAValue
-    """From row to row of x."""
+    """The distance of rows of x, in bytes."""
     rows_live: SSAValue
     """Rows that count."""
     column: SSAValue

@@ -32,7 +32,7 @@ class Factors(NamedTuple):
 
     x: Pointer
     row_bytes: SSAValue
-    """From row to row of x."""
+    """The distance of rows of x, in bytes."""
     w: Pointer
     steps: SSAValue
     """Groups of elements of a row."""

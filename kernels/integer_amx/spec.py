@@ -30,7 +30,7 @@ class IntegerAmxSpec(AmxSpec):
     result: str = "int32"
     """Element type of y."""
     begun: bool = False
-    """As of `IntegerSpec`."""
+    """Whether sums begin with those of a buffer, as in `IntegerSpec`."""
 
     BUFFERS = IntegerBuffers
     SIZES = AmxSizes

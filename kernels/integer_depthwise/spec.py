@@ -51,7 +51,7 @@ class DepthwiseIntegerSpec(KernelSpec):
     """x has a zero point; otherwise it is 0, and `zero` goes unread."""
     result: str = "int32"
     begun: bool = False
-    """As of `IntegerSpec`."""
+    """Whether sums begin with those of a buffer, as in `IntegerSpec`."""
 
     BUFFERS = IntegerBuffers
     SIZES = DepthwiseIntegerSizes

@@ -94,7 +94,7 @@ class IntegerPackingSpec(KernelSpec):
     width: int
     signed: bool
     by_column: bool
-    """As `IntegerMatricesAmxSpec` has it."""
+    """Whether a column's elements lie side by side, as in `IntegerMatricesAmxSpec`."""
 
     BUFFERS = UnaryBuffers
     SIZES = PackingSizes

@@ -222,7 +222,7 @@ class _NBits:
                         self._emit_many(panel, first_row, count)
 
     def _place(self, panel: SSAValue) -> tuple[Pointer, SSAValue]:
-        """Where a panel's numbers are, and the place of its scales and zero points."""
+        """The address of a panel's numbers, and the place of its scales and zero points."""
         words = panel * self.blocks * (self.block_words * self.spec.width)
         return self.w.at(words), panel * self.blocks * self.spec.width
 
@@ -387,7 +387,7 @@ class _NBits:
         )
 
     def _prepared_rows(self, rows: Sequence[SSAValue], block: SSAValue) -> list[tuple[Pointer, Pointer]]:
-        """Where the elements and the factors of rows are, from a block on."""
+        """The addresses of the elements and of the factors of each row, from a block on."""
         elements = self.spec.block // 4 * self.digits if self.digits else self.spec.block
         places = [row * self.blocks + block for row in rows]
         return [(self.left.at(place * elements), self.factors.at(place * 2)) for place in places]

@@ -45,7 +45,7 @@ class _Kernel:
                         self._fill(to, size.left + size.middle + size.right)
 
     def _outer_place(self, number: SSAValue) -> tuple[Pointer, Pointer, SSAValue]:
-        """Where source and target start at place `number` of the outer axes, and whether (1) the source is
+        """The addresses of source and target at place `number` of the outer axes, and whether (1) the source is
         there."""
         code, one = self.code, self.code.integer(1)
         rest, source, target, inside = (code.variable(x) for x in (number, one - 1, one - 1, one))

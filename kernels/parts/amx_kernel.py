@@ -383,7 +383,7 @@ class AmxKernel:
         return r & (self.spec.near_rows - 1)
 
     def tile(self, matrix: SSAValue, pixel: SSAValue, r: SSAValue, count: SSAValue) -> tuple[Pointer, SSAValue]:
-        """Where the tile of x from the task's row r on lies, and how many bytes its rows are apart."""
+        """The address of the tile of x from the task's row r on, and how many bytes its rows are apart."""
         code, size, spec = self.code, self.size, self.spec
         within = self.within_group(r) if spec.prefetch_distance else r
         if spec.way == "im2col":

@@ -31,7 +31,7 @@ def only_valid(code: KernelBuilder, valid: SSAValue, error: Pointer, move: Calla
 
 
 def row_start(code: KernelBuilder, first: int, rank: SSAValue, count: int, row: SSAValue) -> list[SSAValue]:
-    """Where row number `row` starts in each of `count` tensors.
+    """The offset, in elements, of row number `row` in each of `count` tensors.
 
     sizes[first …] holds for each of `rank` axes, the outermost first, its extent and its stride in each tensor.
     """

@@ -287,8 +287,8 @@ def _element_bytes(pointer: llvm_ir.Value) -> int:
 
 
 class TileResult(NamedTuple):
-    """Where a tile's results go: to rows `ldc` elements apart from c on. The epilogue is told that they are columns
-    from `place`'s on, of its row and of those `row_step` apart below."""
+    """The place that a tile's results go to: rows `ldc` elements apart from c on. The epilogue is told that they are
+    columns from `place`'s on, of its row and of those `row_step` apart below."""
 
     c: llvm_ir.Value
     ldc: llvm_ir.Value

@@ -29,7 +29,7 @@ _STEPS = ("plane", "row", "pixel")
 
 
 class Window(NamedTuple):
-    """Where a window lies on one axis: the first tap that falls on x, how many do, how many fall on the padded
+    """A window's place on one axis: the first tap that falls on x, how many do, how many fall on the padded
     x."""
 
     start: SSAValue
@@ -88,7 +88,7 @@ def _size(code: KernelBuilder, name: str) -> SSAValue:
 
 
 def _offset(code: KernelBuilder, tensor: str, image: SSAValue, *coordinates: SSAValue) -> SSAValue:
-    """Where a pixel, given by its coordinates in the order of the axes, lies in x or y."""
+    """The offset in x or y, in elements, of a pixel that is given by its coordinates in the order of the axes."""
     offset = image * _size(code, f"{tensor}_image")
     for coordinate, name in zip(coordinates, _STEPS, strict=False):
         offset = offset + coordinate * _size(code, f"{tensor}_{name}")

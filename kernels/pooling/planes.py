@@ -45,7 +45,7 @@ class Planes:
     # ------------------------------------------------------------ what a task reads
 
     def _source(self, image: SSAValue, channel: SSAValue, start: SSAValue, stop: SSAValue) -> tuple[Pointer, SSAValue]:
-        """Where the window of output (0, 0) starts, and the step to the next row, for output rows start … stop -
+        """The address of output (0, 0)'s window, and the step to the next row, for output rows start … stop -
         1."""
         code, size = self.code, self.size
         plane = image * size.x_image + channel * size.x_channel

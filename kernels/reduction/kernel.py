@@ -165,7 +165,7 @@ def _emit_packed(
 
 
 _MANY_COLUMNS = 1024
-"""At most so many columns have their totals in memory, in the first-level cache, together."""
+"""The most columns whose totals are in memory, in the first-level cache, together."""
 
 
 class _Kind(NamedTuple):

@@ -41,7 +41,7 @@ class Planes:
                 self._blend(y.at(row * size.y_row), widened, weights, (image, channel, row * size.out_width))
 
     def _widened(self, x: Pointer, row: SSAValue, held: Pointer) -> Pointer:
-        """Where row `row` of a plane lies with out_width columns; `held`: which group of rows lies in each place.
+        """The address of row `row` of a plane with out_width columns; `held`: which group of rows lies in each place.
 
         The rows that an output row needs are neighbours, so groups that lie `places` apart are not needed together.
         """

@@ -22,7 +22,7 @@ def build(spec: RoiAlignSpec, lanes: int, epilogue: Stage | None = None) -> Kern
 
 
 class _Samples(NamedTuple):
-    """Where the samples of a region's bins lie along an axis."""
+    """The places of the samples of a region's bins along an axis."""
 
     start: SSAValue
     """It is that of the region, in elements."""

@@ -12,7 +12,7 @@ from jitonnx.support.records import dataclass
 
 ELEMENTS = (*(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)), "float32", "float64")
 BLOCK = 64
-"""At most so many elements are compared with the threshold at once, and may be added to the candidates."""
+"""The most elements that are compared with the threshold at once, and may be added to the candidates."""
 _LEAST_CANDIDATES = 64
 
 

@@ -88,7 +88,7 @@ class _Kernel:
         return rows.misalignment(self.tile * self.itemsize) / self.itemsize
 
     def _place(self, number: SSAValue) -> tuple[Pointer, Pointer]:
-        """Where the inner axes start, at place `number` of the others."""
+        """The addresses of source and target at which the inner axes start, at place `number` of the others."""
         code = self.code
         rest, source, target = (code.variable(x) for x in (number, code.integer(0), code.integer(0)))
         with code.loop(self.size.outer_rank) as done:

@@ -129,7 +129,7 @@ class TreesKernel:
             self._add_every_target(first, leaves, self.values.at(self.first_value(shared) * self.size.targets))
 
     def _starts(self, first: SSAValue, count: SSAValue) -> SSAValue:
-        """Where a vector of rows begin in x, the last of `count` rows again for those behind it."""
+        """The offsets of a vector of rows in x, in elements; the last of `count` rows again for those behind it."""
         rows, last = self.splat(first) + self.iota(), self.splat(count - 1)
         return select(rows < last, rows, last) * self.splat(self.size.x_row)
 

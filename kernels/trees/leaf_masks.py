@@ -45,7 +45,7 @@ class LeafMasksKernel(TreesKernel):
         yield start, start + ordered, lambda x, threshold: getattr(x, _COMPARE[relation])(threshold)
 
     def _values(self, group: SSAValue) -> SSAValue:
-        """Where the values of a group's first tree begin."""
+        """The place at which the values of a group's first tree begin."""
         return self._wide(self.counts.at(group * 4).load(3))
 
     def _full(self) -> SSAValue:

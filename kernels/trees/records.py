@@ -91,7 +91,7 @@ class RecordsKernel(TreesKernel):
         return select(place < 2 * self.lanes, low, high)
 
     def _top(self, shared: Any, x: Pointer, rows: Sequence[SSAValue]) -> list[SSAValue]:
-        """Where vectors of rows are in the level below the tables."""
+        """The places of vectors of rows in the level below the tables."""
         _, thresholds, words, _, _ = shared
         places = [self.int32(0) for _ in rows]
         for level in range(self.spec.top):

@@ -118,7 +118,7 @@ class SavedEngine(ModelEngine):
         return CompileStatus("compiled", 0, 0, 0)
 
     def complete(self, timeout: float | None = None) -> bool:
-        """As an engine's."""
+        """True: a saved model has nothing compiled in the background."""
         return True
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:

@@ -65,7 +65,7 @@ class CacheKey(NamedTuple):
     file: OpenFile | None
 
     def data_path(self, location: str) -> str:
-        """Where one of its files lies, by its location: see `DataFile`."""
+        """The path of one of its files, by its location: see `DataFile`."""
         return os.path.join(self.folder, location) if location else self.named
 
 

@@ -165,7 +165,7 @@ class _Declared(NamedTuple):
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     defaults: Mapping[str, int | float | bool]
-    """Of the attributes."""
+    """The defaults of attributes, by name."""
     cost: int
 
     @property

@@ -51,7 +51,7 @@ def _used(spec: RegionSpec) -> set[int]:
 
 
 def _at(kernel: KernelWriter, number: int, place: list[Amount]) -> Amount:
-    """Where a row of an operand begins."""
+    """The place at which a row of an operand begins, in elements."""
     rank = len(place) + 1
     strides = kernel.sizes.strides[rank * number : rank * (number + 1)]
     return plus(*(times(coordinate, stride) for coordinate, stride in zip(place, strides[:-1], strict=True)))

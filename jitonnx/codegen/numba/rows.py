@@ -219,7 +219,7 @@ def _reduced(part: _Slice, spec: Any, count: Amount) -> str:
 
 
 def _index(part: _Slice, spec: Any) -> str:
-    """Where the extreme is: of equal ones the first, or the last; a NaN is before all numbers."""
+    """An expression of the extreme's place: of equal ones the first, or the last; a NaN is before all numbers."""
     code = part.code
     sign = ">" if spec.kind == "arg_max" else "<"
     last = spec.select_last_index

@@ -12,7 +12,7 @@ class Source:
     name: str
     text: str
     buffers: tuple[tuple[int, str, int], ...]
-    """Of each operand: its place among the call's buffers, its NumPy type in memory, and how many elements the first
+    """For each operand its place among the call's buffers, its NumPy type in memory, and how many elements the first
     one that is touched lies in front of where the buffer's pointer is."""
     sizes: tuple[int, ...]
     """The places of sizes among the call's."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 NO_LIMIT = 1 << 62
 MOST_ROW_BYTES = 1 << 26
-"""Of stacked results, for as many iterations as there may be; where it would be more Python takes memory as it goes."""
+"""The most bytes of stacked results, for all iterations there may be; of more, Python takes memory as it goes."""
 
 
 class ObservedLoop(NamedTuple):

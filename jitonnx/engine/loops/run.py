@@ -154,7 +154,8 @@ class LoopRun:
         self._take_over(programs[0] if steady else programs[done - 1], [pair[(done - 1) % 2] for pair in buffers])
 
     def _place_given(self, words: Words) -> None:
-        """Where the body's inputs lie: number and condition, what is captured, carried and gone through."""
+        """Writes the addresses of the body's inputs: number and condition, what is captured, carried and gone
+        through."""
         step, number, bases = self._step, self._number, words.bases
         for read, array in zip(step.reads, (*self._states, *self._read), strict=True):
             if read is not None and read.moves:
@@ -163,7 +164,7 @@ class LoopRun:
                 bases[read.place] = array.ctypes.data
 
     def _place_rows(self, words: Words) -> None:
-        """Where the rows of stacked results go."""
+        """Writes the addresses to which the rows of stacked results go."""
         parts, first = self._step.parts, self._step.row_place
         for place, (array, back) in enumerate(zip(self._rows, parts.rows_backwards, strict=True), first):
             words.follow(place, array, self._number, back=bool(back))

@@ -39,7 +39,7 @@ from jitonnx.support.lru_cache import LRUCache
 from jitonnx.support.records import NamedTuple
 
 _COUNTED = (-1, 0)
-"""Behind the shapes of what an iteration reads lies its number."""
+"""The place of an iteration's number: behind the shapes of what it reads."""
 _TRUE = np.array(True)
 _TRUE_ADDRESS = address(_TRUE)
 
@@ -319,8 +319,8 @@ class LoopStep:
         return [*state, *rows]
 
     def parts_of_words(self, programs: int, timed: int) -> WordsParts:
-        """Where the parts of what native code reads and writes lie; known already for one program that is not
-        timed."""
+        """The places of the parts of what native code reads and writes, in words; known already for one program that is
+        not timed."""
         if programs > 1 or timed:
             return WordsParts.of(self, programs, timed)
         if self._usual_parts is None:

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from jitonnx.engine.loops.step import LoopStep
 
 NUMBER = offset(LOOP, "number") // WORD_BYTES
-"""Where the number of the next iteration is."""
+"""The place of the next iteration's number, in words."""
 
 
 class WordsParts(NamedTuple):
-    """Where the parts of a `Words` begin, in words; flags, condition and sums are as native code leaves
+    """The places at which the parts of a `Words` begin, in words; flags, condition and sums are as native code leaves
     them."""
 
     bases: int

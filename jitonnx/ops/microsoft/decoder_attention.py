@@ -130,7 +130,7 @@ class DecoderMaskedMultiHeadAttention(AttentionByHeads):
         return self._attended(parts, heads, mask, None, (query, query), None)  # nobody reads the two
 
     def _rows(self, parts: Parts, indirection: Value, present: Value, before: Value) -> Value:
-        """Where in a cache, as [B * rows, heads, H], the rows of each beam are: [B, rows]."""
+        """The places of each beam's rows in a cache that is seen as [B * rows, heads, H]: [B, rows]."""
         if len(indirection.shape) != 3 or not parts.context.demand_equal(indirection.shape[2], present.shape[2]):
             raise InferenceError(
                 f"cache_indirection is {indirection.type}, and the past has {present.shape[2]} rows; as many are needed"

@@ -18,7 +18,7 @@ from jitonnx.ops.parts import as_type, scalar
 
 FIRST, SECOND, SUMMAND = 0xCC9E2D51, 0x1B873593, 0xE6546B64
 LAST = ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, None))
-"""By how many bits a hash is shifted and what it is multiplied by, at the end."""
+"""The shifts and factors of a hash at its end, in order: bits, and a factor or None."""
 
 
 class MurmurHash3(Contributed):

@@ -139,7 +139,7 @@ class NGramHashMapping(_Hashed):
         return parts.add(Slice(), every, *(numbers(parts, number) for number in (self._history - distance, end, 1)))
 
     def _begins(self, parts: Parts, segments: Value) -> Value:
-        """Where the segment is another than that of the token before, bool [B, history + S]."""
+        """Whether the segment is another than that of the token before: bool [B, history + S]."""
         one, most = numbers(parts, 1), numbers(parts, np.iinfo(np.int64).max)
         later = parts.add(Slice(), segments, one, most, one)
         earlier = parts.add(Slice(), segments, numbers(parts, 0), numbers(parts, -1), one)
@@ -195,7 +195,8 @@ class VarlenNGramHashMapping(_Hashed):
         batch = parts.add(Squeeze(), parts.add(Shape(), starts))
 
         def at(sequence: Value, local: Value) -> Value:
-            """Where a token of a sequence, or of its past if the number is negative, is among all that are known."""
+            """The place, among all that are known, of a token of a sequence, or of its past if the number is
+            negative."""
             history = parts.constant(np.int64(self._history))
             own = parts.add(Add(), parts.add(Gather(), starts, sequence), local)
             own = parts.add(Add(), own, parts.add(Mul(), batch, history))

@@ -33,7 +33,7 @@ MOST_CAPTURED = 8
 
 
 class _Requests:
-    """Where the requests of packed tokens begin and end, of their prefix sums [B + 1]; all of it is int64.
+    """The bounds of the requests of packed tokens, of their prefix sums [B + 1]; all of it is int64.
 
     start, length [B]: of each request. of [tokens]: the request that a token is of. local [tokens]: its place there.
     """

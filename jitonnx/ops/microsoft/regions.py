@@ -55,7 +55,7 @@ class CropAndResize(Contributed):
         return as_type(parts, parts.add(Where(), within, y, of_type(parts, self.extrapolation_value, y)), x.dtype)
 
     def _places(self, parts: Parts, boxes: Value, sizes: Value, axis: int) -> Value:
-        """Where the pixels of each crop lie along an axis of the image, which goes from 0 to 1: [R, size]."""
+        """The places of each crop's pixels along an axis of the image, which goes from 0 to 1: [R, size]."""
         first, last = (parts.add(Gather(axis=1), boxes, numbers(parts, axis + n)) for n in (0, 2))
         size = as_type(parts, parts.add(Gather(axis=0), sizes, parts.constant(np.int64(axis))), DType.INT64)
         zero, one = (parts.constant(np.int64(number)) for number in (0, 1))

@@ -167,7 +167,7 @@ def log_softmax(x: np.ndarray) -> np.ndarray:
 
 
 def largest(scores: np.ndarray, count: int) -> np.ndarray:
-    """Where the `count` largest of each row are, from the largest on; of equals the first comes first, NaN last."""
+    """The places of the `count` largest of each row, from the largest on; of equals the first comes first, NaN last."""
     count = min(count, scores.shape[1])
     known = np.where(np.isnan(scores), -np.inf, scores)
     least = np.partition(known, known.shape[1] - count, 1)[:, known.shape[1] - count]

@@ -145,7 +145,7 @@ class DeformConv(Operator):
         return to.reshape(to.transpose(y, (0, 1, 3, 2)), (images, outputs, *out))
 
     def _coordinates(self, to: Lowering, offset: Value, windows: Windows) -> Value:
-        """Where all taps of all places read, [N * groups, axes, places * taps]."""
+        """The coordinates that all taps of all places read: [N * groups, axes, places * taps], in elements."""
         images, groups, dtype = offset.shape[0], self.offset_group, offset.dtype
         out, taps, axes = windows.output, len(windows.taps()), len(windows.output)
         moved = to.reshape(offset, (images, groups, taps * axes, *out))

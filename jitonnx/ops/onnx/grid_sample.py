@@ -70,7 +70,7 @@ class GridSample(Operator):
         return y.astype(x.dtype).reshape(images, channels, *grid.shape[1:-1])
 
     def _coordinate(self, dtype: np.dtype[Any]) -> e.Expr:
-        """Where in the image a point (operand 0) of an axis lies whose size is operand 1: in elements."""
+        """The coordinate, in elements, of a point (operand 0) along an axis whose size is operand 1."""
         kind = DType.DOUBLE if dtype == np.float64 else DType.FLOAT
         point, size = e.operand(0, kind), e.operand(1, kind)
         if self.align_corners:

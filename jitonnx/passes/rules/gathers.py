@@ -204,7 +204,7 @@ def _step(coefficient: DimLike) -> int:
 
 
 def _start(function: Affine, shape: Sequence[DimLike], size: DimLike) -> DimLike:
-    """Where an index begins, counted from the front."""
+    """The first index, counted from the front."""
     bounds = function.bounds(shape)
     if bounds is not None and not_negative(bounds[0], shape):
         return function.offset

@@ -154,7 +154,7 @@ def _scaled_sums(
 
 
 _LARGEST_BIAS = 1 << 30
-"""With a bias below, sums of 16,000 products of bytes are within int32 whatever the bytes are."""
+"""The bound of a bias with which sums of 16,000 products of bytes are within int32, whatever the bytes are."""
 _UNEVEN = 1e-6
 """How far scales of a bias may be off the products of others, by rounding, relative to these."""
 

@@ -127,7 +127,7 @@ class _Product(NamedTuple):
     """Fields of `WindowProduct`, but for how far rows of y are apart."""
     label: str
     planes: int = 0
-    """Of x, if it is not channels-last."""
+    """The distance of x's planes, if it is not channels-last."""
 
 
 def _call(planner: Planner, group: Group, product: _Product) -> None:

@@ -153,7 +153,7 @@ _USUAL_PIXELS = (7 * 7, 14 * 14, 56 * 56)
 
 
 def _between_planes(planner: Planner, group: Group, x: StridedTensor) -> StridedTensor | None:
-    """Where a result is bound for, if that and x lie in planes of pixels."""
+    """The place that a result is bound for, if that and x are planes of pixels; else None."""
     assert group.output is not None
     target = planner.destination(group.output)
     if target is None or not all(

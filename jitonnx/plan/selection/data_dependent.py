@@ -116,5 +116,5 @@ def non_max_suppression(planner: Planner, group: Group, statement: Statement) ->
 
 
 def _places(planner: Planner, statement: Statement) -> list[StridedTensor]:
-    """Where to write the result and how many elements it has."""
+    """The places of the result and of how many elements it has."""
     return [planner.place(value) for value in statement.outputs]

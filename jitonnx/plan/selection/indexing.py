@@ -185,7 +185,7 @@ def _gather_operands(planner: Planner, statement: Statement) -> tuple[StridedTen
 
 
 def _dense_place(planner: Planner, value: Value) -> StridedTensor:
-    """Where a result is written row-major, without gaps."""
+    """A place for a result that is written row-major, without gaps."""
     if value.dtype is DType.STRING:
         # Strings are Python's objects, which native code must not touch.
         planner.unplannable("strings are moved by NumPy")

@@ -33,7 +33,7 @@ def data(code: FunctionBuilder, array: llvm_ir.Value) -> llvm_ir.Value:
 
 
 def sizes(code: FunctionBuilder, array: llvm_ir.Value) -> llvm_ir.Value:
-    """Where an array's sizes lie."""
+    """The address of an array's sizes."""
     return code.load(code.at(array, ArrayField.SHAPE), POINTER)
 
 
@@ -68,7 +68,7 @@ def beginning(
 
 
 def give_if_lacking(code: FunctionBuilder, made: llvm_ir.Value) -> None:
-    """Where there was no memory for what was to be made, return 0, without the exception: Python does it again, and
+    """Returns 0 where there was no memory for what was to be made, without the exception: Python does it again, and
     says for what there is none."""
     with code.if_then(code.is_null(made), likely=False):
         code.call("PyErr_Clear")

@@ -91,7 +91,7 @@ def _accepts(module: llvm_ir.Module, name: str, tensor: str = "input", any_size:
 
 
 def _shape(code: FunctionBuilder, entry: llvm_ir.Value, what: str, index: llvm_ir.Value) -> llvm_ir.Value:
-    """Where the shape of an input or output is."""
+    """The address of an input's or output's shape."""
     return code.at(
         code.pointer(entry, ENTRY, f"{what}_shapes"), code.multiply(index, code.word(entry, ENTRY, f"{what}_pitch"))
     )

@@ -14,7 +14,7 @@ intermediate results that are not rounded, through the depth of a model."""
 OF_QUANTISED = 5e-2
 """The same in quantised models, where a number beside a boundary is rounded to the next step."""
 SMALL_FLOAT = 2.5e-1
-"""Of floats of 8 bits and fewer: two steps."""
+"""The difference allowed of floats of 8 bits and fewer: two steps."""
 STEPS = frozenset({"int8", "uint8", "int4", "uint4", "int2", "uint2"})
 """Integers that numbers are quantised to, which may be a step off. Others, booleans and texts are to be equal."""
 LEAST_SCALE = 1e-6

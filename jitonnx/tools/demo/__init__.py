@@ -17,7 +17,7 @@ _INK = 16  # the data set's darkest value
 
 
 def model_path() -> Path:
-    """Where the trained model lies."""
+    """The path of the trained model."""
     return _FOLDER / "digits.onnx"
 
 

@@ -23,7 +23,7 @@ class _Source(NamedTuple):
     notes: dict[str, ast.stmt]
     """The strings behind assignments that say what these mean."""
     imports: dict[str, tuple[str, str, str]]
-    """Of each name the statement that imports it alone, and from where it is which name; "" of whole modules.
+    """By name: the statement that imports it alone, and from where it is which name; "" of whole modules.
 
     What comes from our modules keeps its name."""
 
