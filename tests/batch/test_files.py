@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -107,6 +108,28 @@ def test_sessions_import_none_of_it() -> None:
     assert subprocess.run([sys.executable, "-c", source], check=False).returncode == 0
 
 
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from jitonnx.batch.files import map_files
+folder = Path(sys.argv[1])
+map_files(folder / "m.onnx", folder / "rows.parquet", folder / "out", part_rows=100, batch_rows=10,
+          tell=lambda progress: progress.done >= 250 and os.kill(os.getpid(), signal.SIGKILL))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
+def test_a_killed_process_leaves_whole_parts_and_the_rest_is_made_by_the_next(files: Path) -> None:
+    assert subprocess.run([sys.executable, "-c", KILLED, str(files)], check=False).returncode == -signal.SIGKILL
+    assert sorted(path.name for path in (files / "out").glob("*.parquet")) == [
+        "rows-00000.parquet",
+        "rows-00001.parquet",
+    ]
+    progress = map_files(files / "m.onnx", files / "rows.parquet", files / "out", part_rows=100)
+    assert (progress.found, progress.done) == (200, 303)
+    check(whole(files / "out"))
+
+
 FULL = """
 import resource, sys
 from pathlib import Path
@@ -127,7 +150,7 @@ def test_a_full_disk_leaves_whole_parts_and_the_rest_is_made_when_there_is_room(
     pyarrow.parquet.write_table(lists(x), files / "rows.parquet")
     map_files(files / "m.onnx", files / "rows.parquet", files / "cache", part_rows=1000)  # the kernels are in the cache
     told = subprocess.run([sys.executable, "-c", FULL, str(files)], capture_output=True, text=True, check=True).stdout
-    assert "could not write" in told
+    assert "could not write" in told and "rows-00001.parquet" in told
     assert sorted(path.name for path in (files / "out").iterdir()) == [MANIFEST, "rows-00000.parquet"]
     check(pyarrow.parquet.read_table(files / "out/rows-00000.parquet"), x[:1000])
     progress = map_files(files / "m.onnx", files / "rows.parquet", files / "out", part_rows=1000)
