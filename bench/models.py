@@ -89,8 +89,8 @@ class Runtime(NamedTuple):
 def runtimes(
     openvino: bool = False, cpu: str | None = None, precision: str = "float32", *, peers: bool = False
 ) -> list[Runtime]:
-    """jitonnx and onnxruntime; OpenVINO, other compilers, and jitonnx compiled for another CPU, if wanted. With another precision than
-    float32, the first and OpenVINO have that, and jitonnx in float32 is among the others."""
+    """jitonnx and onnxruntime; OpenVINO, other compilers, and jitonnx compiled for another CPU, if wanted. With another
+    precision than float32, the first and OpenVINO have that, and jitonnx in float32 is among the others."""
     ours = functools.partial(open_jitonnx, precision=precision)
     found = [Runtime("jitonnx", ours), Runtime("onnxruntime", open_onnxruntime)]
     if openvino:
