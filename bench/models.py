@@ -10,6 +10,7 @@ faster), the largest difference to onnxruntime over its largest value, and the g
 haswell` adds jitonnx compiled for another CPU that this one can stand for; `bench/held_cpu.c` holds all
 runtimes to a lesser one.
 `--clock cpu` times what a process has the CPU for, beside other work.
+`--peers` adds the compilers of `bench/peers.py` that are installed: torch.compile, IREE and TVM.
 `--precision bfloat16` asks jitonnx and OpenVINO for products in bfloat16, and adds jitonnx in float32; the last columns
 are the differences of these to onnxruntime.
 
@@ -35,15 +36,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bench.arguments import CLOCKS, add_clock, add_models, model_paths
+from bench.peers import PEERS, Feeds, Run
 from bench.results import add_record, keep
 
 BLOCK_SECONDS = 0.25
 """Length of a block of runs: long enough to be warm, short enough that all see the same state of the machine."""
 PAUSE_SECONDS = 0.02
 """The others' threads stop spinning in a pause between blocks."""
-
-Feeds = dict[str, np.ndarray]
-Run = Callable[[], list[np.ndarray]]
 
 
 def open_jitonnx(path: Path, threads: int, feeds: Feeds, cpu: str = "host", precision: str = "float32") -> Run:
@@ -88,13 +87,17 @@ class Runtime(NamedTuple):
     open: Callable[[Path, int, Feeds], Run]
 
 
-def runtimes(openvino: bool = False, cpu: str | None = None, precision: str = "float32") -> list[Runtime]:
-    """jitonnx and onnxruntime; OpenVINO, and jitonnx compiled for another CPU, if wanted. With another precision than
-    float32, the first and OpenVINO have that, and jitonnx in float32 is among the others."""
+def runtimes(
+    openvino: bool = False, cpu: str | None = None, precision: str = "float32", *, peers: bool = False
+) -> list[Runtime]:
+    """jitonnx and onnxruntime; OpenVINO, other compilers, and jitonnx compiled for another CPU, if wanted. With another
+    precision than float32, the first and OpenVINO have that, and jitonnx in float32 is among the others."""
     ours = functools.partial(open_jitonnx, precision=precision)
     found = [Runtime("jitonnx", ours), Runtime("onnxruntime", open_onnxruntime)]
     if openvino:
         found.append(Runtime("openvino", functools.partial(open_openvino, precision=precision)))
+    if peers:
+        found += [Runtime(name, opened) for name, opened in PEERS.items()]
     if precision != "float32":
         found.append(Runtime("float32", open_jitonnx))
     if cpu:
@@ -290,6 +293,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--threads", default="1,2", help="numbers of threads (default 1,2)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds of turns (default 5)")
     parser.add_argument("--openvino", action="store_true", help="measure OpenVINO too")
+    parser.add_argument("--peers", action="store_true", help="measure torch.compile, IREE and TVM, too")
     parser.add_argument("--cpu", help="measure jitonnx compiled for this CPU (LLVM's name), too")
     parser.add_argument("--precision", default="float32", choices=("float32", "bfloat16"), help="of products")
     parser.add_argument("--memory", action="store_true", help="also print peak memory, each runtime in its own process")
@@ -299,7 +303,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--peak", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     threads = [int(number) for number in options.threads.split(",")]
-    chosen, lowered = runtimes(options.openvino, options.cpu, options.precision), options.precision != "float32"
+    chosen, lowered = (
+        runtimes(options.openvino, options.cpu, options.precision, peers=options.peers),
+        options.precision != "float32",
+    )
     if options.peak:
         (run,) = _open_all(options.folder, threads[0], [entry for entry in chosen if entry.name == options.peak])
         assert run is not None
@@ -316,7 +323,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print_table(rows, chosen, lowered)
     if options.memory:
         flags = [*(["--openvino"] if options.openvino else []), *(["--cpu", options.cpu] if options.cpu else [])]
-        flags += ["--precision", options.precision]
+        flags += ["--precision", options.precision, *(["--peers"] if options.peers else [])]
         print(f"\n{'peak memory, MB':22}" + "".join(f" {entry.name:>12}" for entry in chosen))
         for path in paths:
             peaks = [peak_memory(path, threads[0], entry, flags) for entry in chosen]

@@ -32,8 +32,12 @@ GAIN = 0.03
 """What a candidate has to save of the time of the one that is estimated to be best; less is noise."""
 SURE_GAIN = 0.1
 """What one has to save where all that save `GAIN` do not make the whole faster: each further kernel is code to load."""
+WHOLE_GAIN = 0.005
+"""What the whole run has to save."""
 TURNS, RUNS = 3, 3
-"""How often two ways take turns, and runs in each: the least time of all counts."""
+"""How often two ways take turns, and runs in each, at least: the least time of all counts."""
+TURN_SECONDS, MOST_RUNS = 0.03, 50
+"""About how long a turn lasts, with more runs of short models, up to so many."""
 _FORMAT = "tuning 1"
 
 
@@ -107,10 +111,10 @@ def tune(
         if all(measured.taken == measured.estimated for measured in settled.values()):
             break
         share = _share(usual, _Variant(graph, settings, cache, (*known.values(), *settled.values())), inputs)
-        if share < 1:
+        if share < 1 - WHOLE_GAIN:
             break
     every = (*known.values(), *settled.values())
-    if share >= 1 and any(measured.taken != measured.estimated for measured in settled.values()):
+    if share >= 1 - WHOLE_GAIN and any(measured.taken != measured.estimated for measured in settled.values()):
         return Tuned((), 1.0, comparisons)
     for problem, measured in settled.items():
         cache.put(keys[problem], json.dumps(measured[1:]).encode())
@@ -150,21 +154,21 @@ class _Variant:
             for call in code.plan.calls:
                 yield call.choices
 
-    def seconds(self, inputs: Sequence[np.ndarray]) -> tuple[dict[Problem, float], float]:
+    def seconds(self, inputs: Sequence[np.ndarray], runs: int = RUNS) -> tuple[dict[Problem, float], float]:
         """What the calls of each choice take in a run, the least of some, and what all calls do."""
         engine = self._serving(inputs)
         shapes = tuple([shape_of(array) for array in inputs])
         if engine.compiled is not None:
             program = engine.program(shapes)
             assert program is not None, "Bug: a model of one native call has no program"
-            times = program.executable.profile(inputs, RUNS)
+            times = program.executable.profile(inputs, runs)
             steps: list[tuple[list[KernelCall], Any]] = [(engine.compiled.plan.calls, times)]
         else:
-            runs = [engine.times(inputs) for _ in range(RUNS)]
+            every = [engine.times(inputs) for _ in range(runs)]
             steps = [
-                (step.compiled.plan.calls, np.stack([run.kernels[step] for run in runs]))
-                for step in runs[0].kernels
-                if all(step in run.kernels for run in runs)
+                (step.compiled.plan.calls, np.stack([run.kernels[step] for run in every]))
+                for step in every[0].kernels
+                if all(step in run.kernels for run in every)
             ]
         found: defaultdict[Problem, float] = defaultdict(float)
         for calls, times in steps:
@@ -182,9 +186,11 @@ def _in_turns(
 ) -> tuple[tuple[dict[Problem, float], float], ...]:
     """The least of what `_Variant.seconds` gives of both, which take turns."""
     found: tuple[list[tuple[dict[Problem, float], float]], ...] = ([], [])
+    _, run = usual.seconds(inputs)
+    runs = max(RUNS, min(MOST_RUNS, int(TURN_SECONDS / max(run, 1e-9))))
     for _ in range(turns):
         for variant, each in zip((usual, other), found, strict=True):
-            each.append(variant.seconds(inputs))
+            each.append(variant.seconds(inputs, runs))
     return tuple(
         ({problem: min(of[problem] for of, _ in each) for problem in each[0][0]}, min(whole for _, whole in each))
         for each in found

@@ -70,7 +70,9 @@ def test_what_is_measured_to_be_faster_is_taken(own_cache: None, monkeypatch: py
     wanted = "3 x 4 pixels"
     seconds = tuning._Variant.seconds
 
-    def made_up(variant: tuning._Variant, inputs: list[np.ndarray]) -> tuple[dict[Problem, float], float]:
+    def made_up(
+        variant: tuning._Variant, inputs: list[np.ndarray], runs: int = 1
+    ) -> tuple[dict[Problem, float], float]:
         problems = {choice.problem: choice.taken for made in variant.choices(inputs) for choice in made}
         assert seconds(variant, inputs)[0].keys() == problems.keys()
         times = {problem: 0.5 if taken == wanted else 1.0 for problem, taken in problems.items()}
