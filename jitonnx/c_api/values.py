@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+from array import array
 from collections.abc import Sequence
+from itertools import accumulate
 from math import prod
 
 import numpy as np
 
+from jitonnx.c_api import records
 from jitonnx.c_api.errors import NOT_IMPLEMENTED, Refused
-from jitonnx.c_api.handles import find, new, read_array, release, store, write_array
+from jitonnx.c_api.handles import find, made_by, new, read_array, release, store, write_array, write_bytes
 from jitonnx.c_api.table import POINTER, SIZE, TEXT, function
 from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.strings import strings_of
@@ -54,6 +57,11 @@ class TensorTypeAndShapeInfo:
     symbols: tuple[bytes, ...] = ()
 
 
+@made_by
+def _told(number: int, shape: tuple[int, ...]) -> TensorTypeAndShapeInfo:
+    return TensorTypeAndShapeInfo(_NUMBERED[number], shape)
+
+
 class TypeInfo:
     """A tensor's type, and the pointer of what tells of it, which lives as long."""
 
@@ -68,10 +76,12 @@ class Value:
         self.dtype = of_numpy(array.dtype) if dtype is None else dtype
         if self.dtype in _PACKED:
             raise Refused(f"tensors of {self.dtype.text} cannot be given to operators of libraries", NOT_IMPLEMENTED)
-        self.array = np.ascontiguousarray(array).reshape(array.shape)  # of rank 0 it would make one of rank 1
+        # Of rank 0 ascontiguousarray would make one of rank 1.
+        self.array = array if array.flags.carray else np.ascontiguousarray(array).reshape(array.shape)
         self._encoded: list[bytes] | None = None
         self._buffers: dict[int, ctypes.Array[ctypes.c_char]] = {}
         self._shape: ctypes.Array[ctypes.c_int64] | None = None
+        self._memory: tuple[array[int], array[int]] | None = None
 
     @property
     def address(self) -> int:
@@ -113,6 +123,19 @@ class Value:
         for element, memory in self._buffers.items():
             self.fill([memory.raw], element)
         return self.array
+
+    def lend(self, pointer: int, *, given: bool) -> None:
+        """Tell native code of the tensor, by its pointer. given: it is an input, whose strings stay as they are."""
+        strings, shape = self.dtype is DType.STRING, self.array.shape
+        data = 0 if strings else self.address
+        texts = self._texts_in_memory() if strings and given else None
+        records.lend_tensor(pointer, number_of(self.dtype), self.array.size, shape, data, texts)
+
+    def _texts_in_memory(self) -> records.Texts:
+        content, starts = array("B"), array("q", accumulate(map(len, self.texts), initial=0))
+        content.frombytes(b"".join(self.texts))
+        self._memory = content, starts
+        return records.Texts(content.buffer_info()[0], len(content), starts.buffer_info()[0])
 
     @property
     def info(self) -> TensorTypeAndShapeInfo:
@@ -277,8 +300,7 @@ def _strings(value: int, out: int, room: int, offsets: int, count: int) -> None:
     joined = b"".join(texts)
     if len(joined) > room or count != len(texts):
         raise Refused(f"{room} bytes and {count} offsets are given for {len(joined)} bytes in {len(texts)} strings")
-    if joined:
-        ctypes.memmove(out, joined, len(joined))
+    write_bytes(out, joined)
     ends = np.cumsum([0, *map(len, texts)])
     write_array(offsets, SIZE, ends[:-1].tolist())
 
@@ -300,7 +322,7 @@ def _string_of(value: int, room: int, element: int, out: int) -> None:
     text = _string(value, element)
     if room < len(text):
         raise Refused(f"{room} bytes are too few for a string of {len(text)}")
-    ctypes.memmove(out, text, len(text))
+    write_bytes(out, text)
 
 
 # ---------------------------------------------------------------------------------------------- types and shapes
@@ -482,6 +504,7 @@ def _allocator_memory(allocator: int) -> int:
 CPU = new(MemoryInfo())
 """The pointer of the memory that all tensors lie in."""
 _CPU_NAME = ctypes.create_string_buffer(b"Cpu")
+records.set_memory(CPU, ctypes.addressof(_CPU_NAME))
 _NO_TEXT = ctypes.create_string_buffer(b"")
 _allocating = ctypes.CFUNCTYPE(POINTER, POINTER, SIZE)(_allocate)
 _allocator_functions = (
