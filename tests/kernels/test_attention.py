@@ -326,7 +326,7 @@ def test_spans_of_lowest_and_infinite_scores() -> None:
     check(make(1, 2, 1, 700, 16)._replace(mask=unseen, fill=lowest), spec, host())
     check(make(1, 2, 1, 700, 16)._replace(mask=unseen), spec, host())
     p = make(1, 2, 1, 700, 16)
-    p.k[0, 0, 600, 3] = np.inf
+    p.q[0, 0, 0, 3], p.k[0, 0, 600, 3] = 1, np.inf
     y = run(p, general(host(), rows_lie=True, most_spans=8), host())
     assert np.isnan(y[0, 0, :16]).all() and np.isfinite(y[0, 0, 16:]).all()
 
