@@ -79,9 +79,9 @@ recurrent/]"""
 ATTENTION_TASK_TILES = 16
 """Tiles of query rows that a task has at least when rows are cut: each reads all of k and v. [Zen 4; bench.operators
 attention/]"""
-ATTENTION_GROUPS = 4
-"""Groups of heads that are tasks of one query row, at least, where heads share keys and values: larger groups read
-these less often, and leave less to threads. [estimated]"""
+ATTENTION_SPAN_KEYS = 256
+"""Keys that a task of one query row has at least: 128 KB of k and v of 64 columns, 3 to 5 microseconds of reading.
+[estimated]"""
 REDUCTION_ENOUGH_UNITS = 8
 """Rows or blocks of columns that are enough tasks: of fewer, long rows are cut into parts. [Zen 4; bench.operators
 reduction/ --threads 2]"""

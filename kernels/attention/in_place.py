@@ -19,8 +19,9 @@ from jitonnx.support.records import NamedTuple
 
 _KEYS = 4
 """Keys whose scores are made at a time: their sums are added across lanes together."""
-_AHEAD = 16
-"""Keys ahead that rows of k are asked for where several rows of q take longer to multiply than to read them."""
+_AHEAD = 16 << 10
+"""Bytes ahead that rows of k are asked for where several rows of q take longer to multiply than to read them: a quarter
+of it made 25 GB/s of 64 columns for 8 heads what is 35 on a Zen 5 core, which memory gives."""
 _BY_ONE, _BY_TWO = ((0, 0), (1, 0), (0, 1), (1, 1)), ((0, 0), (0, 1), (1, 0), (1, 1))
 
 
@@ -59,9 +60,10 @@ def emit_scores(
         rows = [[k.row(key).at(offset) for offset in offsets] for _, k in parts]
         if together > 1:  # all parts lie in the same bytes
             k = parts[0][1]
+            ahead = larger(code.integer(8 * _AHEAD // k.start.element.bitwidth) / larger(k.columns, 1), 1)
             with code.loop(k.columns, 0, 8 * LINE // k.start.element.bitwidth) as column:
                 for row in rows[0]:
-                    emit_prefetch(code.builder, row.at(k.step * _AHEAD + column).value, level=1)
+                    emit_prefetch(code.builder, row.at(k.step * ahead + column).value, level=1)
         for count, begin, end in ((together, 0, whole), (height - whole, whole, height)):
             if begin < end:
                 with code.loop(code.integer(end), begin, count) as r:

@@ -6,9 +6,10 @@
         for each row                                                  weights = exp(scale * scores + mask - largest)
         for each panel of v's columns, for each tile of rows          y = weights @ v / sum of weights
 
-Few query rows read k and v where they lie instead (`in_place`), and one row whose heads share k and v reads them once
-for all of these (`shared_heads`).
-All scores of a row are held at once, so the softmax is the exact one, in two passes over a row that stays in the cache.
+Few query rows read k and v where they lie instead (`in_place`), and one row reads them once for all heads that share
+them, and by spans, which are tasks, where there are few heads (`one_row`).
+Else all scores of a row are held at once, so the softmax is the exact one, in two passes over a row that stays in the
+cache.
 """
 
 from __future__ import annotations
@@ -24,7 +25,14 @@ from jitonnx.emit.epilogue import Stage
 from jitonnx.emit.mathematics import vecmath
 from jitonnx.emit.ssa import SSAValue, fma, select
 from jitonnx.kernels.attention.in_place import Matrix, emit_results, emit_scores
-from jitonnx.kernels.attention.spec import BLOCK_TILES, PADDING, AttentionBuffers, AttentionSizes, AttentionSpec
+from jitonnx.kernels.attention.spec import (
+    BLOCK_TILES,
+    PADDING,
+    AttentionBuffers,
+    AttentionSizes,
+    AttentionSpec,
+    JoinSpec,
+)
 from jitonnx.kernels.gemm.copy import emit_copy
 from jitonnx.kernels.parts.amx import configured
 from jitonnx.kernels.parts.microkernel import Panel, Rows, emit_accumulate, row_offsets
@@ -33,8 +41,8 @@ from jitonnx.support.records import NamedTuple
 from jitonnx.target import tuning
 
 _I64 = llvm_ir.IntType(64)
-_LOG2_E = 1.4426950408889634
-_LOWEST = float("-inf")
+LOG2_E = 1.4426950408889634
+LOWEST = float("-inf")
 _STORED: dict[str, tuple[types.ElementType, ...]] = {
     "float32": (types.float32,),
     **{kind: (stored,) for kind, stored in types.stored_halves.items()},
@@ -44,8 +52,14 @@ _STORED: dict[str, tuple[types.ElementType, ...]] = {
 """What the parts of k's and v's columns are loaded as."""
 
 
-def build(spec: AttentionSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
+def build(spec: AttentionSpec | JoinSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
     """The kernel of `spec` for float32 vectors of `lanes`."""
+    if isinstance(spec, JoinSpec):
+        if epilogue is not None:
+            raise ValueError(f"{spec} takes no epilogue")
+        return functools.partial(_build_join, spec, lanes)
+    if spec.most_spans > 1 and epilogue is not None:
+        raise ValueError(f"Bug: {spec} has spans, to which no epilogue is applied")
     if any(width % lanes for width in spec.widths):
         raise ValueError(f"Bug: tiles {spec.widths} wide are not made of vectors of {lanes}")
 
@@ -59,18 +73,24 @@ def build(spec: AttentionSpec, lanes: int, epilogue: Stage | None = None) -> Ker
             Attention(code, spec, lanes, epilogue).emit(begin, end)
 
     def body(code: KernelBuilder, begin: SSAValue, end: SSAValue) -> None:
-        from jitonnx.kernels.attention.shared_heads import SharedHeads
+        from jitonnx.kernels.attention.one_row import OneRow
 
         if spec.rows == (1,):
-            SharedHeads(code, spec, lanes, epilogue).emit(begin, end)
+            OneRow(code, spec, lanes, epilogue).emit(begin, end)
             return
         with code.if_else(code.sizes(AttentionSizes).queries <= 1) as (one, several):
             with one:
-                SharedHeads(code, spec, lanes, epilogue).emit(begin, end)
+                OneRow(code, spec, lanes, epilogue).emit(begin, end)
             with several:
                 each_head(code, begin, end)
 
-    return each_head if spec.shared == 1 else body
+    return body if spec.alone else each_head
+
+
+def _build_join(spec: JoinSpec, lanes: int, code: KernelBuilder, begin: SSAValue, end: SSAValue) -> None:
+    from jitonnx.kernels.attention.one_row import emit_join
+
+    emit_join(code, spec, lanes, begin, end)
 
 
 class Head(NamedTuple):
@@ -96,7 +116,7 @@ class Attention:
         mask = types.int8 if spec.mask == "bool" else types.float32
         self._stored = _STORED[spec.stored]
         stored = self._stored[0]
-        self.q, self.k, self.v, self.mask, self.y = code.buffers(
+        self.q, self.k, self.v, self.mask, self.y, self.spans = code.buffers(
             AttentionBuffers, types.float32, k=stored, v=stored, mask=mask
         )
         self.scale = float_from_bits(self.size.scale_bits, types.float32)
@@ -409,12 +429,18 @@ class Attention:
 
     def _scale(self) -> SSAValue:
         """What scores are multiplied by: with log2(e), but for a mask, which is added in between."""
-        return self.code.splat(self.scale if self.spec.mask else self.scale * _LOG2_E, self.lanes)
+        return self.code.splat(self.scale if self.spec.natural else self.scale * LOG2_E, self.lanes)
 
     def _write_largest(self, mask_row: Pointer, local: SSAValue, row: SSAValue, seen: SSAValue) -> None:
         """Apply the mask to a row of scores and keep the largest in the place of its factor."""
-        code, lanes, vectors, spec = self.code, self.lanes, self.vectors, self.spec
-        scores, scale = self.scores.at(local * self.score_row), self._scale()
+        largest = self._largest(mask_row, self.scores.at(local * self.score_row), self._columns(row, seen))
+        if self.spec.empty_rows_zero:
+            largest = select(largest.equals(LOWEST), 0.0, largest)
+        self.factors.store(local, largest)
+
+    def _largest(self, mask_row: Pointer, scores: Pointer, columns: SSAValue) -> SSAValue:
+        """Apply the mask to some scores; the largest, to the base that the spec says."""
+        code, lanes, vectors, spec, scale = self.code, self.lanes, self.vectors, self.spec, self._scale()
 
         def score(column: SSAValue, active: SSAValue | None) -> SSAValue:
             value = scores.load(column, lanes)
@@ -429,27 +455,13 @@ class Attention:
             return value
 
         # A NaN need not come through here: its exponential spoils the sum.
-        largest = vectors.largest(vectors.fold(self._columns(row, seen), _LOWEST, larger_lanes, score))
-        if spec.empty_rows_zero:
-            largest = select(largest.equals(_LOWEST), 0.0, largest)
-        self.factors.store(local, largest)
+        return vectors.largest(vectors.fold(columns, LOWEST, larger_lanes, score))
 
     def _write_weights(self, local: SSAValue, row: SSAValue, seen: SSAValue) -> None:
-        """A row of scores becomes one of weights, 2**(score - largest score) with scores times log2(e); the factor that
-        makes their sum 1 is kept for the results."""
-        code, lanes, vectors, spec = self.code, self.lanes, self.vectors, self.spec
-        scores, scale, columns = self.scores.at(local * self.score_row), self._scale(), self._columns(row, seen)
-        largest = code.splat(self.factors.load(local), lanes)
-
-        def weight(column: SSAValue, active: SSAValue | None) -> SSAValue:
-            value = scores.load(column, lanes)
-            # Masked scores may be the lowest float, which times log2(e) would be infinite: subtract first.
-            exponent = (value - largest) * _LOG2_E if spec.mask else fma(value, scale, -largest)
-            power = vecmath.exp2_flush(exponent)
-            scores.store(column, power)
-            return power
-
-        total = vectors.sum(vectors.fold(columns, 0.0, lambda a, b: a + b, weight))
+        """A row of scores becomes one of weights; the factor that makes their sum 1 is kept for the results."""
+        code, spec = self.code, self.spec
+        scores, columns = self.scores.at(local * self.score_row), self._columns(row, seen)
+        total = self._weigh(scores, columns, self.factors.load(local))
         factor = 1.0 / total
         if spec.empty_rows_zero:
             factor = select(total.equals(0.0), 0.0, factor)
@@ -457,3 +469,18 @@ class Attention:
         if spec.causal:
             with code.loop(seen, columns) as column:
                 scores.store(column, code.number(types.float32, 0.0))
+
+    def _weigh(self, scores: Pointer, columns: SSAValue, largest: SSAValue) -> SSAValue:
+        """Some scores become weights, 2**(score - largest) with scores times log2(e); their sum."""
+        code, lanes, vectors, spec, scale = self.code, self.lanes, self.vectors, self.spec, self._scale()
+        largest = code.splat(largest, lanes)
+
+        def weight(column: SSAValue, active: SSAValue | None) -> SSAValue:
+            value = scores.load(column, lanes)
+            # Masked scores may be the lowest float, which times log2(e) would be infinite: subtract first.
+            exponent = (value - largest) * LOG2_E if spec.natural else fma(value, scale, -largest)
+            power = vecmath.exp2_flush(exponent)
+            scores.store(column, power)
+            return power
+
+        return vectors.sum(vectors.fold(columns, 0.0, lambda a, b: a + b, weight))

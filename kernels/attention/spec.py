@@ -24,6 +24,8 @@ BLOCK_TILES = 4
 PADDING = 16
 """Elements that rows of scores are longer than need be: rows a multiple of 4 KB apart would share cache sets. Also the
 rows that copying may write behind the last one."""
+BLOCK_KEYS = 512
+"""Keys whose scores are held at a time where a query row is done by itself."""
 BLOCK_ROWS = 32
 """Query rows whose scores are held at a time where products are of bfloat16."""
 _OTHER_WAY = 1.2
@@ -34,16 +36,17 @@ STEP = 32
 
 
 class AttentionBuffers(Arguments):
-    """A mask's pointer goes unread where there is none."""
+    """The pointers of a mask and of spans are not used where there are none."""
 
     q: Buffer
     k: Buffer
     v: Buffer
     mask: Buffer
     y: Buffer = result()
+    spans: Buffer = result()
 
 
-class AttentionSizes(Arguments):
+class AttentionGiven(Arguments):
     """Extents, strides in elements, and numbers."""
 
     batch: Size
@@ -75,6 +78,13 @@ class AttentionSizes(Arguments):
     fill_bits: Size
 
 
+class AttentionSizes(AttentionGiven):
+    """Spans of the keys that a query row is multiplied with, and the keys of one."""
+
+    span_keys: Size
+    span_count: Size
+
+
 @dataclass(frozen=True)
 class AttentionSpec(KernelSpec):
     """y = softmax(scale * q @ transpose(k) + mask) @ v for every batch and head, float32.
@@ -92,7 +102,9 @@ class AttentionSpec(KernelSpec):
     A row that sees nothing, or only -inf, is NaN, or 0 with `empty_rows_zero`.
 
     The epilogue's batch is batch * heads + head, its row the query row, its column that of v.
-    Task: a block of query rows of a head; of one row a group of `shared` heads.
+    Task: a block of query rows of a head; of one row, where `alone`, a span of the keys of a group of `shared` heads.
+    What several spans give goes to spans [batch][heads][span_count][value_depth + 2], of which `JoinSpec` makes y: sums
+    of weights times v, the largest score, as the kernel has it, and the sum of weights, for which that is subtracted.
     """
 
     rows: tuple[int, ...]
@@ -114,6 +126,8 @@ class AttentionSpec(KernelSpec):
 
     shared: int = 1
     """Heads with the same k and v of which a single query row is multiplied together: not where it is causal."""
+    most_spans: int = 1
+    """Spans at most that the keys of a single query row are cut into: not where it is causal."""
 
     BUFFERS = AttentionBuffers
     SIZES = AttentionSizes
@@ -124,12 +138,26 @@ class AttentionSpec(KernelSpec):
             raise ValueError(f"no attention kernel with a mask of kind {self.mask!r}")
         if self.stored not in STORED_BITS:
             raise ValueError(f"no attention kernel for keys and values of {self.stored}")
-        if self.shared > 1 and (self.causal or not self.in_place):
-            raise ValueError("Bug: heads are multiplied together where rows of k and v lie, and all keys are seen")
+        if self.alone and (self.causal or not self.in_place):
+            raise ValueError("Bug: a row is done by itself where rows of k and v lie, and all keys are seen")
 
     @property
     def features(self) -> tuple[str, ...]:
         return BFLOAT16[self.rounded].features if self.rounded else ()
+
+    @property
+    def alone(self) -> bool:
+        """Whether a single query row is done in a way of its own."""
+        return self.shared > 1 or self.most_spans > 1
+
+    @property
+    def natural(self) -> bool:
+        """Whether scores are to the base e: a mask is added to them. Else they are to the base 2."""
+        return bool(self.mask)
+
+    def complete(self, sizes: AttentionGiven) -> AttentionSizes:
+        keys, count = spans_of(self.shared, self.most_spans, sizes.batch * sizes.heads, sizes.queries, sizes.keys)
+        return AttentionSizes.following(sizes, span_keys=keys, span_count=count)
 
     def row_blocks(self, sizes: AttentionSizes) -> int:
         """Blocks that the query rows of a head are cut into, in whole tiles: only if there are few heads, and not so
@@ -148,9 +176,10 @@ class AttentionSpec(KernelSpec):
         if sizes.queries < self.rows[-1]:
             raise ValueError(f"Bug: attention with tiles of {self.rows} rows can't do {sizes.queries}")
         each_head = sizes.batch * sizes.heads * self.row_blocks(sizes)
-        if self.shared == 1:
+        if not self.alone:
             return each_head
-        return each_head - below(sizes.queries, 2) * (each_head - sizes.batch * (sizes.heads // self.shared))
+        spans = sizes.batch * (sizes.heads // self.shared) * sizes.span_count
+        return each_head - below(sizes.queries, 2) * (each_head - spans)
 
     def packed_columns(self, columns: int) -> int:
         """Columns of all panels that `columns` columns are copied to."""
@@ -162,12 +191,12 @@ class AttentionSpec(KernelSpec):
     def scratch_bytes(self, sizes: AttentionSizes) -> int:
         """Panels of k and of v, a block's scores, a tile of results, a factor for each row."""
         each_head = self._bytes_of_heads(sizes)
-        return each_head if self.shared == 1 else larger(each_head, 4 * self.shared_elements(sizes))
+        return larger(each_head, 4 * self.shared_elements(sizes)) if self.alone else each_head
 
     def shared_elements(self, sizes: AttentionSizes) -> int:
-        """Scores, results and a factor of each of the heads that are multiplied together."""
+        """Of each of the heads that are multiplied together some keys' scores, results, and two numbers."""
         results = self.parts * self.packed_columns(sizes.value_depth // self.parts)
-        return self.shared * (self.packed_columns(sizes.keys) + PADDING + results + 1)
+        return self.shared * (BLOCK_KEYS + PADDING + results + 2)
 
     def _bytes_of_heads(self, sizes: AttentionSizes) -> int:
         keys, depth, value_depth = sizes.keys, sizes.depth, sizes.value_depth
@@ -207,18 +236,81 @@ class AttentionSpec(KernelSpec):
         return Work(pairs * (2 * columns + 20), sizes.batch * read * columns)
 
 
+class JoinBuffers(Arguments):
+    spans: Buffer
+    y: Buffer = result()
+
+
+class JoinGiven(Arguments):
+    """Those of `AttentionGiven`."""
+
+    batch: Size
+    heads: Size
+    queries: Size
+    keys: Size
+    value_depth: Size
+    y_batch: Size
+    y_head: Size
+
+
+class JoinSizes(JoinGiven):
+    span_count: Size
+
+
+@dataclass(frozen=True)
+class JoinSpec(KernelSpec):
+    """What attention gives of several spans of keys, together: there is nothing to do for one.
+
+    Of the largest scores of a head's spans the largest is subtracted from all, and the powers are factors of the spans'
+    sums. Fields are those of the `AttentionSpec`. Task: a head.
+    """
+
+    shared: int
+    most_spans: int
+    natural: bool
+    empty_rows_zero: bool
+
+    BUFFERS = JoinBuffers
+    SIZES = JoinSizes
+    PRESCHEDULED = True
+
+    def complete(self, sizes: JoinGiven) -> JoinSizes:
+        _, count = spans_of(self.shared, self.most_spans, sizes.batch * sizes.heads, sizes.queries, sizes.keys)
+        return JoinSizes.following(sizes, span_count=count)
+
+    def tasks(self, sizes: JoinSizes) -> int:
+        return sizes.batch * sizes.heads * (1 - below(sizes.span_count, 2)) * smaller(sizes.value_depth, 1)
+
+    def work(self, sizes: JoinSizes) -> Work:
+        elements = sizes.batch * sizes.heads * sizes.span_count * (sizes.value_depth + 2)
+        return Work(2 * elements, 4 * elements)
+
+
+def spans_of(shared: int, most: int, heads: Any, queries: Any, keys: Any) -> tuple[Any, Any]:
+    """Keys of a span of a query row, and how many of them there are: so many, if there is one query, that there are
+    tasks for threads, and none of few keys. heads: of the whole batch."""
+    wanted = larger(1, smaller(most, -(-tuning.TASKS // larger(1, heads // shared))))
+    wanted = 1 + below(queries, 2) * (wanted - 1)
+    least = -(-keys // tuning.ATTENTION_SPAN_KEYS)
+    each = larger(1, -(-least // wanted)) * tuning.ATTENTION_SPAN_KEYS
+    return each, larger(1, -(-keys // each))
+
+
 def _extent(size: int | None) -> str:
     return "any" if size is None else str(size)
 
 
 def shared_heads(heads: int, kv_heads: int) -> int:
-    """How many heads of a group that shares k and v are multiplied together: so many that there is work for some
-    threads, too."""
-    if not 0 < kv_heads < heads or heads % kv_heads:
+    """How many heads share k and v, of which a query row is multiplied together; 0 heads are unknown."""
+    return heads // kv_heads if 0 < kv_heads < heads and not heads % kv_heads else 1
+
+
+def most_spans(heads: int, shared: int, keys: int | None) -> int:
+    """Spans at most that keys are cut into, None: of an unknown number, for a query row of so many heads, 0: unknown,
+    `shared` of which are done together."""
+    if not heads or (keys is not None and keys <= tuning.ATTENTION_SPAN_KEYS):
         return 1
-    group = heads // kv_heads
-    fitting = (size for size in range(group, 0, -1) if group % size == 0)
-    return next(size for size in fitting if size == 1 or heads // size >= tuning.ATTENTION_GROUPS)
+    return max(1, -(-tuning.TASKS // (heads // shared)))
 
 
 def choose(  # noqa: PLR0913  (what decides, by name)
@@ -234,10 +326,11 @@ def choose(  # noqa: PLR0913  (what decides, by name)
     rounded: bool = False,
     stored: str = "float32",
     shared: int = 1,
+    most_spans: int = 1,
 ) -> AttentionSpec:
     """The kernel for these extents; None: known only at run time. `rows_lie`: rows of k and v have unit
     stride. `rounded`: operands may be rounded to bfloat16 where that is faster. `stored`: what k and v lie as.
-    `shared`: what `shared_heads` gives, if that is known.
+    `shared`: what `shared_heads` gives, `most_spans`: what the function of that name does.
 
     With 32 registers a tile is 6 x 4 vectors (24 sums, 4 of k or v, one spread element of q), with 16 it is 6 x 2.
     Narrower tiles, and a height of 1, are compiled in only if the extents may need them.
@@ -261,8 +354,8 @@ def choose(  # noqa: PLR0913  (what decides, by name)
         rows = (tuning.ATTENTION_ROUNDED_ROWS, 1) if queries is None else (tuning.ATTENTION_ROUNDED_ROWS,)
         widths = tuple(sorted(set(used), reverse=True))
         in_place = queries is None
-        shared = shared if in_place and not causal else 1
-        return AttentionSpec(rows, widths, mask, causal, empty_rows_zero, in_place, products, stored, shared)
+        alone = (shared, most_spans) if in_place and not causal else (1, 1)
+        return AttentionSpec(rows, widths, mask, causal, empty_rows_zero, in_place, products, stored, *alone)
     in_place = rows_lie and (queries is None or queries <= tuning.ATTENTION_FEW_ROWS)
     if rows_lie and queries is not None:
         in_place = cheapest(
@@ -272,5 +365,5 @@ def choose(  # noqa: PLR0913  (what decides, by name)
             lambda in_place: "keys and values in place" if in_place else "keys and values copied to panels",
         )
     widths = tuple(sorted(set(used), reverse=True))
-    shared = shared if in_place and not causal and (queries is None or queries == 1) else 1
-    return AttentionSpec(rows, widths, mask, causal, empty_rows_zero, in_place, stored=stored, shared=shared)
+    alone = (shared, most_spans) if in_place and not causal and (queries is None or queries == 1) else (1, 1)
+    return AttentionSpec(rows, widths, mask, causal, empty_rows_zero, in_place, "", stored, *alone)

@@ -15,7 +15,7 @@ many rows:  for each panel of columns
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -58,6 +58,8 @@ from jitonnx.support.records import NamedTuple
 from jitonnx.target import tuning
 
 _I64 = llvm_ir.IntType(64)
+_HELD = 64
+"""Elements of a block of a row that stay in registers from finding the largest of them until they are quantised."""
 _UNROLLED = 32
 """Numbers of a column that are written out; longer blocks are loops over as many."""
 _FEW_TOGETHER = 4
@@ -137,21 +139,45 @@ class _Rows:
         factors.store(1, reduce_add(total.get()))
 
     def _quantise(self, a: Pointer, active: SSAValue, left: Pointer, factors: Pointer) -> None:
+        code, block = self.code, self.spec.block
+        if block > _HELD:
+            self._quantise_chunks(lambda at: a.load(at, CHUNK, active - at), left, factors)
+            return
+        with code.if_else(active >= block) as (whole, part):
+            for branch, is_whole in ((whole, True), (part, False)):
+                with branch:
+                    chunks = [a.load(at, CHUNK, None if is_whole else active - at) for at in range(0, block, CHUNK)]
+                    self._quantise_chunks(chunks, left, factors)
+
+    def _quantise_chunks(
+        self, chunks: Sequence[SSAValue] | Callable[[SSAValue], SSAValue], left: Pointer, factors: Pointer
+    ) -> None:
+        """Quantise a block, whose elements are in registers or are loaded, CHUNK of them from a place on."""
         code = self.code
         top = code.variable(code.number(types.float32, 0.0, CHUNK))
-        with code.loop(self.spec.block, step=CHUNK) as at:
-            top.set(maximum(top.get(), absolute(a.load(at, CHUNK, active - at))))
+        total = code.variable(code.number(types.int32, 0, CHUNK))
+
+        def each(body: Callable[[SSAValue | int, SSAValue], None]) -> None:
+            if callable(chunks):
+                with code.loop(self.spec.block, step=CHUNK) as at:
+                    body(at, chunks(at))
+            else:
+                for number, x in enumerate(chunks):
+                    body(number * CHUNK, x)
+
+        def quantise(at: SSAValue | int, x: SSAValue) -> None:
+            number = convert(rint(x * inverse), types.int32)
+            total.set(total.get() + number)
+            for number_of_part, part in enumerate(self._digits(number)):
+                left.store(at * self.spec.digits + number_of_part * CHUNK, part)
+
+        each(lambda _, x: top.set(maximum(top.get(), absolute(x))))
         magnitude = reduce_max(top.get())
         tiny = magnitude < LEAST_MAGNITUDE
         greatest = float(self.spec.greatest)
         factor = select(tiny, 0.0, magnitude / greatest)
         inverse = select(tiny, 0.0, code.number(types.float32, greatest) / magnitude).splat(CHUNK)
-        total = code.variable(code.number(types.int32, 0, CHUNK))
-        with code.loop(self.spec.block, step=CHUNK) as at:
-            number = convert(rint(a.load(at, CHUNK, active - at) * inverse), types.int32)
-            total.set(total.get() + number)
-            for number_of_part, part in enumerate(self._digits(number)):
-                left.store(at * self.spec.digits + number_of_part * CHUNK, part)
+        each(quantise)
         factors.store(0, factor)
         whole = reduce_add(total.get())
         if self.spec.digits == 1:

@@ -11,9 +11,18 @@ import pytest
 from jitonnx.emit import types
 from jitonnx.emit.arguments import by_name
 from jitonnx.kernels.attention.kernel import build
-from jitonnx.kernels.attention.spec import AttentionSizes, AttentionSpec, choose, shared_heads
+from jitonnx.kernels.attention.spec import (
+    AttentionGiven,
+    AttentionSpec,
+    JoinGiven,
+    JoinSpec,
+    choose,
+    most_spans,
+    shared_heads,
+)
 from jitonnx.kernels.normalization.spec import float_bits
 from jitonnx.kernels.parts.bfloat16 import rounded
+from jitonnx.kernels.spec import KernelSpec
 from jitonnx.target.machine import Target, host
 from tests.kernels.harness import Compiled
 from tests.targets import BFLOAT16_TARGET, named, needs_packing_target
@@ -23,7 +32,7 @@ IDS = ("host", "avx2")
 
 
 @functools.cache
-def compiled(spec: AttentionSpec, target: Target, epilogue: Any = None) -> Compiled:
+def compiled(spec: KernelSpec, target: Target, epilogue: Any = None) -> Compiled:
     return Compiled(build(spec, target.lanes(4), epilogue), target)
 
 
@@ -83,7 +92,7 @@ def reference(p: Problem, spec: AttentionSpec) -> np.ndarray:
 _NO_MASK = np.broadcast_to(np.zeros(1, np.float32), (1, 1, 1, 1))
 
 
-def sizes_of(p: Problem, y: np.ndarray, k: np.ndarray, v: np.ndarray) -> AttentionSizes:
+def sizes_of(p: Problem, y: np.ndarray, k: np.ndarray, v: np.ndarray) -> AttentionGiven:
     """k and v: the operands as they lie."""
 
     def steps(names: str, a: np.ndarray) -> dict[str, int]:
@@ -91,7 +100,7 @@ def sizes_of(p: Problem, y: np.ndarray, k: np.ndarray, v: np.ndarray) -> Attenti
 
     batch, heads, queries, depth = p.q.shape
     value_depth = p.v.shape[3]
-    return AttentionSizes(
+    return AttentionGiven(
         **by_name("batch heads kv_heads queries keys", (batch, heads, p.k.shape[1], queries, p.k.shape[2])),
         **by_name("depth value_depth", (depth, value_depth)),
         **steps("q_batch q_head q_row", p.q),
@@ -118,11 +127,17 @@ def run(
     width = heads * p.v.shape[3]
     wide = np.full((batch, queries, width + 5), 7, np.float32)
     y = wide[:, :, :width]
-    sizes = sizes_of(p, y, k, v)
+    sizes = spec.complete(sizes_of(p, y, k, v))
     mask = np.zeros(1, np.float32) if p.mask is None else p.mask
+    spans = np.full((batch, heads, spec.most_spans, p.v.shape[3] + 2), 7, np.float32)
     compiled(spec, target, epilogue)(
-        [p.q, k, v, mask, y, *others], sizes, spec.tasks(sizes), spec.scratch_bytes(sizes), pieces
+        [p.q, k, v, mask, y, spans, *others], sizes, spec.tasks(sizes), spec.scratch_bytes(sizes), pieces
     )
+    if spec.most_spans > 1:
+        join = JoinSpec(spec.shared, spec.most_spans, spec.natural, spec.empty_rows_zero)
+        given = {name: getattr(sizes, name) for name in JoinGiven._places}
+        joined = join.complete(JoinGiven(**given))
+        compiled(join, target)([spans, y], joined, join.tasks(joined), 0, pieces)
     assert (wide[:, :, width:] == 7).all()
     return y
 
@@ -264,12 +279,56 @@ def test_heads_that_share_keys(kind: str, target: Target) -> None:
         np.testing.assert_allclose(result, reference(p, spec), rtol=2e-5, atol=4e-6 * largest)
 
 
-def test_groups_of_heads_leave_work_for_threads() -> None:
-    assert [shared_heads(*pair) for pair in ((32, 8), (32, 4), (8, 2), (8, 1), (7, 1), (8, 8), (0, 0), (7, 2))] == [
-        *(4, 8, 2, 2, 1, 1, 1, 1)
+@pytest.mark.parametrize("target", TARGETS, ids=IDS)
+@pytest.mark.parametrize("kind", ["float32", "bfloat16", "int4"])
+@pytest.mark.parametrize("mask", ["", "float", "bool"])
+def test_spans_of_keys(mask: str, kind: str, target: Target) -> None:
+    """Keys of one query row are cut into spans where there are few heads, whatever the pieces are that threads do."""
+    for batch, heads, kv_heads, keys, depth in ((1, 2, 2, 600, 34), (2, 6, 2, 1300, 16), (1, 4, 1, 256, 8)):
+        shared = shared_heads(heads, kv_heads)
+        options: dict[str, Any] = {"mask": mask, "empty_rows_zero": bool(mask), "stored": kind, "shared": shared}
+        spec = general(target, rows_lie=True, most_spans=most_spans(heads, shared, None), **options)
+        p = make(batch, heads, 1, keys, depth, depth + 6, kv_heads)
+        given, lie, largest = p, None, 1
+        if kind == "int4":
+            p, lie = in_integers(p, kind)
+            given, largest = p, 7
+        elif kind != "float32":
+            given, p = in_halves(p, kind)
+        if mask:
+            seen = np.random.default_rng(0).random((batch, heads, 1, keys)) < 0.9
+            seen[0, :, :, 256:] = False  # as of a shorter sequence
+            seen[-1, 0] = False
+            made = seen if mask == "bool" else np.where(seen, np.float32(0.5), np.float32(-np.inf))
+            given, p = given._replace(mask=made), p._replace(mask=made)
+        result = run(given, spec, target, lie=lie)
+        np.testing.assert_allclose(result, reference(p, spec), rtol=2e-5, atol=4e-6 * largest)
+        np.testing.assert_array_equal(run(given, spec, target, 1, lie=lie), run(given, spec, target, 5, lie=lie))
+
+
+def test_how_keys_are_cut() -> None:
+    assert [shared_heads(*pair) for pair in ((32, 8), (8, 1), (8, 8), (0, 0), (7, 2))] == [4, 8, 1, 1, 1]
+    assert [most_spans(32, 8, None), most_spans(32, 1, None), most_spans(8, 8, 100), most_spans(0, 1, None)] == [
+        *(4, 1, 1, 1)
     ]
-    p = make(2, 8, 1, 70, 34, kv_heads=2)
-    check(p, general(host(), rows_lie=True, shared=2), host())
+    spec, p = general(host(), rows_lie=True, shared=4, most_spans=4), make(1, 16, 1, 3000, 8, kv_heads=4)
+    sizes = spec.complete(sizes_of(p, np.zeros((1, 1, 128), np.float32), p.k, p.v))
+    assert (sizes.span_keys, sizes.span_count, spec.tasks(sizes)) == (768, 4, 16)
+    few = spec.complete(sizes_of(p._replace(k=p.k[:, :, :9]), np.zeros((1, 1, 128), np.float32), p.k, p.v))
+    assert (few.span_count, spec.tasks(few)) == (1, 4)
+
+
+def test_spans_of_lowest_and_infinite_scores() -> None:
+    """A mask of finite numbers is seen alike; NaN and infinity spoil their row alone."""
+    spec = general(host(), rows_lie=True, mask="bool", most_spans=8)
+    unseen = np.zeros((1, 2, 1, 700), bool)
+    lowest = float(np.finfo(np.float32).min)
+    check(make(1, 2, 1, 700, 16)._replace(mask=unseen, fill=lowest), spec, host())
+    check(make(1, 2, 1, 700, 16)._replace(mask=unseen), spec, host())
+    p = make(1, 2, 1, 700, 16)
+    p.q[0, 0, 0, 3], p.k[0, 0, 600, 3] = 1, np.inf
+    y = run(p, general(host(), rows_lie=True, most_spans=8), host())
+    assert np.isnan(y[0, 0, :16]).all() and np.isfinite(y[0, 0, 16:]).all()
 
 
 def test_heads_that_share_keys_of_one_query_row() -> None:
@@ -282,7 +341,7 @@ def test_heads_that_share_keys_through_an_epilogue() -> None:
     lanes = host().lanes(4)
 
     def add_residual(code, x, batch, row, column, active):
-        return x + code.buffer(5, types.float32).load((batch + row) * 24 + column, lanes, active)
+        return x + code.buffer(6, types.float32).load((batch + row) * 24 + column, lanes, active)
 
     p, spec = make(2, 6, 1, 37, 24, kv_heads=2), general(host(), rows_lie=True, shared=3)
     residual = np.random.default_rng(0).standard_normal((2, 1, 6 * 24)).astype(np.float32)
@@ -343,7 +402,7 @@ def test_no_keys() -> None:
 @pytest.mark.parametrize("target", TARGETS, ids=IDS)
 def test_long_rows_cut_among_tasks(target: Target) -> None:
     p, spec = make(1, 1, 400, 300, 20), general(target)
-    assert spec.tasks(sizes_of(p, np.zeros((1, 400, 20), np.float32), p.k, p.v)) > 2
+    assert spec.tasks(spec.complete(sizes_of(p, np.zeros((1, 400, 20), np.float32), p.k, p.v))) > 2
     check(p, spec, target)
     np.testing.assert_array_equal(run(p, spec, target, 1), run(p, spec, target, 3))
 
@@ -423,7 +482,7 @@ def test_epilogue() -> None:
     lanes = host().lanes(4)
 
     def add_residual(code, x, batch, row, column, active):
-        return x + code.buffer(5, types.float32).load((batch * 20 + row) * 24 + column, lanes, active)
+        return x + code.buffer(6, types.float32).load((batch * 20 + row) * 24 + column, lanes, active)
 
     p = make(1, 2, 20, 37, 24)
     residual = np.random.default_rng(0).standard_normal((2, 20, 24)).astype(np.float32)

@@ -13,7 +13,15 @@ from jitonnx.ir.computation import computations as c
 from jitonnx.ir.computation.lowering import Statement
 from jitonnx.ir.dims import DimLike, concrete, evaluate, known, product, usual, variables
 from jitonnx.ir.dtypes import HALVES, DType
-from jitonnx.kernels.attention.spec import AttentionBuffers, AttentionSizes, shared_heads
+from jitonnx.kernels.attention.spec import (
+    AttentionBuffers,
+    AttentionGiven,
+    JoinBuffers,
+    JoinGiven,
+    JoinSpec,
+    most_spans,
+    shared_heads,
+)
 from jitonnx.kernels.attention.spec import choose as choose_attention
 from jitonnx.kernels.gemm.blas import BlasBuffers, BlasGiven, BlasSpec
 from jitonnx.kernels.gemm.choose import GemmExtents, choose_gemm, stored_type
@@ -260,6 +268,9 @@ def attention(planner: Planner, group: Group, statement: Statement) -> None:
         kind = "bool" if mask.dtype is DType.BOOL else "float"
         if mask.strides[3] != 1 and mask.shape[3] != 1:
             mask = planner.copy(mask, (0, 1, 2, 3), "a mask is read along its rows")
+    shared = shared_heads(concrete(heads) or 0, concrete(k.shape[1]) or 0)
+    # Where queries are as many as keys, a row is no more than one of many.
+    decodes = concrete(queries) == 1 or queries != keys
     spec = choose_attention(
         concrete(queries),
         concrete(keys),
@@ -271,9 +282,10 @@ def attention(planner: Planner, group: Group, statement: Statement) -> None:
         rows_lie=k.strides[3] == 1 and v.strides[3] == 1,
         rounded=planner.rounds_products,
         stored=_STORED[k.dtype],
-        shared=shared_heads(concrete(heads) or 0, concrete(k.shape[1]) or 0),
+        shared=shared,
+        most_spans=most_spans(concrete(heads) or 0, shared, concrete(keys)) if decodes else 1,
     )
-    sizes = AttentionSizes(
+    sizes = AttentionGiven(
         batch=batch,
         heads=heads,
         kv_heads=k.shape[1],
@@ -290,11 +302,23 @@ def attention(planner: Planner, group: Group, statement: Statement) -> None:
         causal_offset=0,
         fill_bits=float_bits(-math.inf),
     )
-    call = KernelCall(spec, AttentionBuffers(q=q, k=k, v=v, mask=mask, y=y), sizes)
+    spans = y
+    if spec.most_spans > 1:
+        spans = planner.temporary((batch, heads, spec.most_spans, value_depth + 2), DType.FLOAT)
+    call = KernelCall(spec, AttentionBuffers(q=q, k=k, v=v, mask=mask, y=y, spans=spans), sizes)
     call.label = f"attention {heads} heads, {queries}x{keys}x{depth}"
     reasons = group.reasons or ["scores stay in cache, heads are read and written where they lie"]
     call.reason = "; ".join([*reasons, *(["operands rounded to bfloat16"] if spec.rounded else [])])
     planner.call(call)
+    if spec.most_spans > 1:
+        join = JoinSpec(spec.shared, spec.most_spans, spec.natural, spec.empty_rows_zero)
+        given = JoinGiven(
+            **by_name("batch heads queries keys value_depth", (batch, heads, queries, keys, value_depth)),
+            **by_name("y_batch y_head", y.strides[:2]),
+        )
+        call = KernelCall(join, JoinBuffers(spans=spans, y=y), given, label=f"join spans of {keys} keys")
+        call.reason = "keys of a query row are shared by threads in spans, where there are few heads"
+        planner.call(call)
 
 
 @dataclass(frozen=True)
