@@ -22,7 +22,7 @@ from jitonnx.ops.composite import Parts
 from jitonnx.ops.microsoft.base import Contributed, of_type
 from jitonnx.ops.microsoft.quantized_caches import GRANULARITIES, QuantizedCache
 from jitonnx.ops.microsoft.sliding_caches import lower_bias, lower_slid, seen_rows, slid
-from jitonnx.ops.onnx.arithmetic import Add
+from jitonnx.ops.onnx.arithmetic import Add, Sub
 from jitonnx.ops.onnx.attention import Attention, RotaryEmbedding
 from jitonnx.ops.onnx.cast import Cast
 from jitonnx.ops.onnx.concat_split import Concat, Split
@@ -48,11 +48,17 @@ class AttentionByHeads(Contributed):
             raise InferenceError("packed queries, keys and values are not supported: give the three apart")
         wholes: list[Value] = [query, key, value]
         if bias is not None:
-            if any(len(whole.shape) != 3 for whole in wholes):
-                raise InferenceError("a bias is for keys and values that have their heads side by side")
-            lengths = parts.add(Concat(axis=0), *(parts.add(ShapeOf(start=2), whole) for whole in wholes))
-            biases = parts.add_many(Split(axis=0), (bias, lengths), 3)
-            wholes = [parts.add(Add(), whole, one) for whole, one in zip(wholes, biases, strict=True)]
+            side_by_side = [whole for whole in wholes if len(whole.shape) == 3]
+            if len(side_by_side) == 2:
+                raise InferenceError("a bias is for keys and values that both have their heads side by side, or neither")
+            # Keys and values that have their heads apart have had theirs; the bias has places for it all the same.
+            lengths = [parts.add(ShapeOf(start=2), whole) for whole in side_by_side]
+            if len(side_by_side) == 1:
+                lengths.append(parts.add(Sub(), parts.add(ShapeOf(), bias), *lengths))
+            biases = parts.add_many(Split(axis=0), (bias, parts.add(Concat(axis=0), *lengths)), len(lengths))
+            wholes[: len(side_by_side)] = [
+                parts.add(Add(), whole, one) for whole, one in zip(side_by_side, biases, strict=False)
+            ]
         shape = parts.constant(np.array([0, 0, self.num_heads, -1], np.int64))
         query, key, value = (
             whole
