@@ -483,19 +483,22 @@ class OpenedModel:
         options = self._options
         if not options.optimized_model_filepath:
             return
-        from jitonnx.model.optimized import write_optimized
+        from jitonnx.model.optimized import keeps_operators, write_optimized
         from jitonnx.model.write import ExternalFile
 
+        level = options.graph_optimization_level.value
         if options.entry(SAVED_FORMAT) not in (None, "", "ONNX"):
             raise Fail(f"models are not written in the format {options.entry(SAVED_FORMAT)!r}; ask for ONNX")
         name = options.entry(OPTIMIZED_EXTERNAL)
         least = byte_count(options, OPTIMIZED_EXTERNAL_LEAST, ExternalFile("").least)
+        if keeps_operators(level):
+            model = read_model(self._source, options, composed=False)
         with explained():
             report = write_optimized(
                 model,
                 options.optimized_model_filepath,
                 options.registry(),
-                level=options.graph_optimization_level.value,
+                level=level,
                 disabled=self._disabled,
                 external=ExternalFile(name, least) if name else None,
             )
@@ -568,8 +571,8 @@ class OpenedModel:
         return self.logger.isEnabledFor(logging.WARNING)
 
 
-def read_model(source: Any, options: SessionOptions) -> Model:
-    """The model of a path or bytes, as the options have it. Errors are those of a session."""
+def read_model(source: Any, options: SessionOptions, *, composed: bool = True) -> Model:
+    """The model of a path or bytes, as the options have it. Errors are those of a session. composed: as of `load`."""
     from jitonnx.model import load
     from jitonnx.model.variants import with_dimensions, with_initializers
 
@@ -586,6 +589,7 @@ def read_model(source: Any, options: SessionOptions) -> Model:
         verify=switch(options, VERIFY, default=False),
         overrides=options.overrides(),
         format=options.entry(MODEL_FORMAT) or None,
+        composed=composed,
     )
     with explained():
         model = with_initializers(model, options.replaced_initializers())

@@ -137,7 +137,7 @@ class ModelCompiler:
                 "InferenceSession.save writes machine code"
             )
         with fork_safety.critical:
-            from jitonnx.model.optimized import write_optimized
+            from jitonnx.model.optimized import keeps_operators, write_optimized
             from jitonnx.model.write import ExternalFile
         external: ExternalFile | Placement | None = None
         if self._beside:
@@ -147,7 +147,7 @@ class ModelCompiler:
         elif self._locate is not None:
             external = _placement(self._locate, self._source, target)
         with explained():
-            model = read_model(self._source, self._options)
+            model = read_model(self._source, self._options, composed=not keeps_operators(self._level.value))
             registry = self._options.registry()
             write_optimized(model, os.fspath(target), registry, level=self._level.value, external=external)
 

@@ -71,11 +71,13 @@ class Builder:
         registry: Registry,
         *,
         in_order: bool,
+        composed: bool = True,
         assumptions: Assumptions | None = None,
     ) -> None:
         """model: as the checker found it sound. in_order: whether all its nodes are in topological order.
+        composed: whether the parts of operators that others say stand in their places (`ops.composite`).
         assumptions: what the graphs are to answer as, and note nothing in; without them the usual case is."""
-        self._reader, self._registry, self._in_order = reader, registry, in_order
+        self._reader, self._registry, self._in_order, self._composing = reader, registry, in_order, composed
         self._assuming = Assumptions() if assumptions is None else assumptions
         self._assumed: list[Assumptions] = []
         self.custom = set[tuple[str, str]]()
@@ -394,13 +396,15 @@ class Builder:
     def _added(
         self, graph: Graph, operator: Operator, raw: RawNode, origin: tuple[str, ...], node: NodeProto, scope: Scope
     ) -> tuple[Value, ...]:
-        if isinstance(operator, Composite):
+        if isinstance(operator, Composite) and self._composing:
             try:
                 return self._composed(graph, operator, raw, origin)
             except DataDependentError:
                 pass  # it is evaluated by the host
             except (InferenceError, GraphError) as error:
                 raise GraphError(f"{operator.name} node {raw.name!r}: {error}") from error
+        if isinstance(operator, Composite):
+            raw.inputs += [None] * (len(node.input) - len(raw.inputs))  # as the model has them
         if not operator.bodies:
             return graph.add(operator, raw.inputs, name=raw.name, outputs=raw.outputs, origin=origin)
         try:

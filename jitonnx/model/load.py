@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import stat
 import warnings
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 FIRST_IR_WITH_OVERRIDABLE_INITIALIZERS = 4
 
 
-def load(
+def load(  # noqa: PLR0913 - everything about a file that its bytes do not say
     source: Any,
     *,
     external_data_folder: str | os.PathLike[str] | None = None,
@@ -43,6 +44,7 @@ def load(
     verify: bool = False,
     overrides: Overrides | None = None,
     format: str | None = None,
+    composed: bool = True,
 ) -> Model:
     """Read, check and build a model.
 
@@ -53,6 +55,7 @@ def load(
     strict: outputs of other shapes than they are declared with are an error, and not only warned of.
     overrides: what takes the place of what the model says.
     format: "ONNX" or "ORT" (onnxruntime's own); None: whichever the bytes are of.
+    composed: whether the parts of operators that others say stand in their places, as engines want it.
     verify: files with external data are compared with the digests that the model has of them, which reads all of them.
 
     A file of more than 1 MB is mapped into memory and its weights are views into it, read when first used; `mapped`
@@ -70,7 +73,7 @@ def load(
     walk.report.raise_first()
     if verify:
         _verify(walk, reader)
-    builder, graph = _built(proto, reader, registry, in_order=walk.sorted)
+    builder, graph = _built(proto, reader, registry, in_order=walk.sorted, composed=composed)
     outputs = [declaration(info) for info in proto.graph.output]
     texts = [text for text in dict.fromkeys(each.text for each in walk.report if each.rule == "operators.experimental")]
     for text in texts:
@@ -98,21 +101,25 @@ def load(
         files=reader.external.files,
         custom=frozenset(builder.custom),
         documented=builder.documented,
+        described=frozenset() if composed else frozenset(info.name for info in proto.graph.value_info),
         warnings=tuple(filter(None, texts)),
     )
 
 
-def _built(proto: ModelProto, reader: TensorReader, registry: Registry, *, in_order: bool) -> tuple[Builder, Graph]:
+def _built(
+    proto: ModelProto, reader: TensorReader, registry: Registry, *, in_order: bool, composed: bool
+) -> tuple[Builder, Graph]:
     """The model's graph: for sizes as models usually have them, or where no sizes are as it takes for granted then, as
     that 100 before the end of an axis is behind its start, with nothing but demands."""
-    builder = Builder(proto, reader, registry, in_order=in_order)
+    make = functools.partial(Builder, proto, reader, registry, in_order=in_order, composed=composed)
+    builder = make()
     try:
         return builder, builder.main(proto.graph)
     except Error:
         if builder.certain:
             raise
         try:
-            other = Builder(proto, reader, registry, in_order=in_order, assumptions=Assumptions(demands_only=True))
+            other = make(assumptions=Assumptions(demands_only=True))
             return other, other.main(proto.graph)
         except Error:
             pass  # for the usual sizes the message says more

@@ -20,14 +20,22 @@ from jitonnx.model.types import Model
 from jitonnx.model.variants import constants_by_name, with_inputs
 from jitonnx.model.write import ExternalFile, Placement, write_model
 from jitonnx.ops.registry import Registry, registry
-from jitonnx.passes.pipeline import kernel_rewrites, optimize
+from jitonnx.passes.pipeline import optimize, unwritten_rewrites
 from jitonnx.passes.report import Report
+from jitonnx.passes.rewriting import Level
 from jitonnx.passes.standard import standardise
 
 
 def optimize_file(source: str, path: str, level: int, external: ExternalFile | None = None) -> Report:
     """Write the model of a file as `write_optimized` does, with the operators that are registered for all sessions."""
-    return write_optimized(load(source), path, registry, level=level, external=external)
+    model = load(source, composed=not keeps_operators(level))
+    return write_optimized(model, path, registry, level=level, external=external)
+
+
+def keeps_operators(level: int) -> bool:
+    """Whether a model that is written at a level has the operators of the model that it is made of, for which it is
+    loaded without their parts in their places. Tools look for them, as onnxruntime leaves them there."""
+    return level <= Level.BASIC
 
 
 def write_optimized(
@@ -55,7 +63,7 @@ def write_optimized(
     try:
         graph = Graph(assumptions=Assumptions(demands_only=True))
         extract(list(source), source.inputs, types, source.outputs, into=graph)
-        report = optimize(graph, level, disabled={*disabled, *kernel_rewrites()})
+        report = optimize(graph, level, disabled={*disabled, *unwritten_rewrites(level)})
         standardise(graph)
         report.nodes_after = len(graph)
     except GraphError as error:

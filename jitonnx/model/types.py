@@ -47,6 +47,8 @@ class Model:
     """Those of its operators that are users', by domain and name."""
     documented: bool = False
     """Some of its nodes are functions of documents that users registered."""
+    described: frozenset[str] = frozenset()
+    """The inner values whose types it tells, by name, if it was loaded to be written with the operators it has."""
     warnings: tuple[str, ...] = ()
     """What was warned of when it was loaded."""
 

@@ -50,6 +50,8 @@ _SHARED = 128
 _IR_VERSIONS = {21: 10, 23: 11, 24: 12, 25: 13, 28: 14}
 """The IR version that came with an operator-set version of ai.onnx."""
 _LEAST_IR = 8
+_SAID = frozenset(["keepdims"])
+"""Attributes that are written with their defaults, too: tools take a node without them for one that has not."""
 _PAGE, _LINE, _LARGE = 4096, 64, 1 << 16
 """Tensors in a file of their own begin at cache lines, large ones at pages."""
 
@@ -264,7 +266,8 @@ class _Forms:
             given = _given(node.operator)
             default = {entry.name: entry.default for entry in fields(node.operator)}  # type: ignore[arg-type]
             told = {name: value for name, value in given.items() if value != default[name]}
-            found = next((one for one in (told, given) if self._reads_as(node, opset, schema, one)), None)
+            said = {name: value for name, value in given.items() if name in told or name in _SAID}
+            found = next((one for one in (said, told, given) if self._reads_as(node, opset, schema, one)), None)
             self._known[key] = found
         return self._known[key]
 
@@ -435,7 +438,8 @@ class _Writer:
     def _graph(self, defaults: Mapping[str, np.ndarray]) -> None:
         source, graph, proto = self._model, self._model.graph, self._main
         proto.name = source.metadata.graph_name or "graph"
-        proto.doc_string = source.metadata.graph_description
+        if source.metadata.graph_description:
+            proto.doc_string = source.metadata.graph_description
         names: dict[Value, str] = {}
         declared = [*source.inputs, *source.overridable][: len(graph.inputs)]
         for value, said in zip(graph.inputs, declared, strict=True):
@@ -448,12 +452,26 @@ class _Writer:
         self._nodes(graph, proto, names)
         for value, said in zip(graph.outputs, source.outputs, strict=True):
             proto.output.append(self._declared(said, value.type))
+        proto.initializer.sort(key=lambda one: one.name)
+        for node in graph:
+            for value in node.outputs:
+                if names[value] in source.described and isinstance(value.type, TensorType):
+                    self._describe(proto.value_info, names[value], value.type)
+
+    def _describe(self, infos: Any, name: str, type: TensorType) -> None:
+        """Say what is known of an inner value, for tools that look for it instead of inferring it."""
+        if type.dtype is not None and type.shape is not None:
+            infos.add(name=name).type.CopyFrom(_of_text(f"tensor({type.dtype.text})", self._sizes(type)))
+
+    def _sizes(self, type: TensorType) -> list[int | str | None]:
+        """Sizes of a tensor as a model declares them: numbers, the names that it has for them, None for others."""
+        return [dim if isinstance(dim, int) else self._model.dimensions.get(str(dim)) for dim in type.shape or ()]
 
     def _declared(self, said: Declaration, type: Type) -> ValueInfoProto:
         """An input or output as the model declares it; of an output what is known besides."""
         text, shape = said.type, said.shape
         if isinstance(type, TensorType) and type.shape is not None and said.is_tensor:
-            known = [dim if isinstance(dim, int) else self._model.dimensions.get(str(dim)) for dim in type.shape]
+            known = self._sizes(type)
             same = shape is not None and len(shape) == len(known)
             pairs = zip(known, shape if same and shape is not None else known, strict=True)
             shape = tuple(one if isinstance(one, int) or other is None else other for one, other in pairs)
@@ -477,10 +495,12 @@ class _Writer:
         attributes = self._forms.attributes(node, opset)
         schema = self._forms.schema(node, opset)
         assert attributes is not None and schema is not None, f"Bug: {describe(node)} has no form"
-        made = NodeProto(op_type=operator.name, domain=operator.domain, name=self._claim(node.name, self._named))
+        made = NodeProto(op_type=operator.name, name=self._claim(node.name, self._named))
+        if operator.domain:  # which tools compare with nodes that do not say that they are ONNX's own
+            made.domain = operator.domain
         given = [self._read(value, proto, names) for value in node.inputs]
         inputs = given[: len(given) - node.captures]
-        while inputs and not inputs[-1]:
+        while len(inputs) > len(schema.inputs) and not inputs[-1]:  # what later versions of the operator read
             inputs.pop()
         made.input.extend(inputs)
         made.output.extend("" if value is None else names[value] for value in self._forms.wanted(node, schema))

@@ -18,10 +18,12 @@ from typing import Any
 
 import numpy as np
 
+from jitonnx.ir.dims import variables
+from jitonnx.ir.errors import GraphError, InferenceError
 from jitonnx.ir.graph import Graph, Value
 from jitonnx.ir.inference import EXACT, InferenceContext
 from jitonnx.ir.operator import DataDependentError, Operator, as_tuple, results_of
-from jitonnx.ir.types import type_of
+from jitonnx.ir.types import TensorType, Type, is_symbolic, type_of
 
 
 class Parts(ABC):
@@ -53,14 +55,22 @@ class Parts(ABC):
 
 class Composite(Operator):
     """A declaration that says `compose`. Where that asks for shapes that only a run can tell, the node stays as it is,
-    and is evaluated by the host, part by part."""
+    and is evaluated by the host, part by part. So it does in a model that is to be written with its operators."""
 
     def compose(self, parts: Parts, *inputs: Any, **unused: Any) -> Value | Sequence[Value]:
         """The outputs, made of `parts`. InferenceError for what the operator does not allow."""
         raise NotImplementedError
 
     def infer(self, context: InferenceContext, *inputs: Any, **unused: Any) -> Any:
-        raise DataDependentError(f"what {self.name} does depends on shapes that only a run can tell")
+        """The types of its parts' results, of which all count as wanted. Sizes that a part would name are open."""
+        graph = Graph(assumptions=context.assumptions)
+        values = [None if value is None else Value(value.name, value.type, value.contents) for value in inputs]
+        try:
+            results = as_tuple(self.compose(_Inferred(graph), *values))
+        except (InferenceError, GraphError) as error:  # perhaps of an output that nobody asks for
+            raise DataDependentError(f"{self.name} of all outputs: {error}") from error
+        given = {name for value in values if value is not None for name in _variables(value)}
+        return tuple(_without_others(result.type, given) for result in results)
 
     def evaluate(self, *inputs: Any, **unused: Any) -> Any:
         parts = _Evaluated()
@@ -89,6 +99,21 @@ class _Evaluated(Parts):
         return Value("", type_of(array), array)
 
 
+def _variables(value: Value) -> set[str]:
+    """The dimension variables that a value's type and contents are said in."""
+    sizes = [*(value.type.shape or ())]
+    if value.contents is not None and is_symbolic(value.contents):
+        sizes += value.contents.ravel().tolist()
+    return {name for size in sizes for name in variables(size)}
+
+
+def _without_others(type: Type, names: set[str]) -> Type:
+    """A type without the sizes that other variables than these are in."""
+    if not isinstance(type, TensorType) or type.shape is None:
+        return type
+    return TensorType(type.dtype, tuple(size if variables(size) <= names else None for size in type.shape))  # type: ignore[misc]
+
+
 class Nodes(Parts):
     """Parts that become nodes of a graph.
 
@@ -111,3 +136,13 @@ class Nodes(Parts):
 
     def constant(self, array: Any) -> Value:
         return self._graph.add_constant(np.asarray(array))
+
+
+class _Inferred(Nodes):
+    """Nodes of a graph that is made for their types alone."""
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph, (), ())
+
+    def wanted(self, output: int) -> bool:
+        return True

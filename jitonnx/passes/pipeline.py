@@ -55,7 +55,7 @@ _INTEGERS = (
 _NBITS = _family("nbits", "DequantizeLinear")
 _GATHERS = _family("gathers", "Gather GatherElements GatherND ScatterND")
 _CLEANUPS = (
-    _family("cleanup", "Abs Cast CastLike Ceil Concat Floor Max Mean Min Neg Not Relu Round Sign Sum"),
+    _family("cleanup", "Abs Cast CastLike Ceil Concat Floor Identity Max Mean Min Neg Not Relu Round Sign Sum"),
     _family(
         "neutral",
         "AveragePool Dropout MaxPool Pad ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum Resize Tile",
@@ -96,10 +96,36 @@ _FOR_KERNELS = (*_INTEGERS, _NBITS, _ATTENTION, _TABLES, _RANGES)
 _FOR_KERNELS_BY_NAME = ("dequantised constants", "peeled loop", "caches by rows", "swish")
 
 
-def kernel_rewrites() -> frozenset[str]:
-    """The names of the rewrites whose results our kernels have and ONNX does not, or not for long (Swish is of version
-    24), or that other runtimes would run more slowly: they are not made for a model that is written."""
-    return frozenset([*_FOR_KERNELS_BY_NAME, *(rule.name for family in _FOR_KERNELS for rule in family.rules)])
+_OF_BASIC = frozenset(
+    (
+        "settled if",
+        "quantised constants",
+        "constants",
+        "dropout",
+        "cast",
+        "copied tensor",
+        "copied sequence",
+        "neutral operand",
+        "pad by nothing",
+        "batch normalization",
+        "absorb",
+        "pad into windows",
+    )
+)
+"""What onnxruntime's level ORT_ENABLE_BASIC does, too."""
+
+
+def unwritten_rewrites(level: int) -> frozenset[str]:
+    """The names of the rewrites that are not made for a model that is written at a level.
+
+    Those whose results our kernels have and ONNX does not, or not for long (Swish is of version 24), or that other
+    runtimes would run more slowly. At the basic level all that onnxruntime leaves as it is there: tools that write
+    models of that level look for operators in the order that exporters gave them.
+    """
+    kernels = frozenset([*_FOR_KERNELS_BY_NAME, *(rule.name for family in _FOR_KERNELS for rule in family.rules)])
+    if level > Level.BASIC:
+        return kernels
+    return kernels | {rule.name for rule in all_rules() if rule.name not in _OF_BASIC}
 
 
 def all_rules() -> list[Rule]:

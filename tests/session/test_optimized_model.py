@@ -173,6 +173,49 @@ def test_what_a_file_says_is_kept(tmp_path: Path) -> None:
     assert [each.name for each in made.graph.input] == ["x", "bias"]
 
 
+def test_basic_level_leaves_what_onnxruntime_leaves(tmp_path: Path) -> None:
+    """Operators of onnxruntime's own, shapes as exporters compute them, equal products; what does nothing goes."""
+    weights = {"w": numbers(3, 4), "w2": numbers(3, 4), "b": numbers(4), "zero": np.zeros((), np.float32)}
+    nodes = [
+        helper.make_node("FastGelu", ["x"], ["g"], name="gelu", domain="com.microsoft"),
+        node("Identity", ["g"], ["copy"]),
+        node("Add", ["copy", "zero"], ["sum"]),
+        node("MatMul", ["sum", "w"], ["m"]),
+        node("MatMul", ["sum", "w2"], ["m2"]),
+        node("Add", ["m", "b"], ["biased"]),
+        node("Shape", ["x"], ["sizes"]),
+        node("Gather", ["sizes", "first"], ["rows"], axis=0),
+        node("Add", ["four", "four"], ["eight"]),
+        node("Unsqueeze", ["rows", "axis"], ["rows_vector"]),
+        node("Concat", ["rows_vector", "two", "two"], ["shape"], axis=0),
+        node("Reshape", ["biased", "shape"], ["r"]),
+        node("Transpose", ["r"], ["t"], perm=[0, 2, 1]),
+        node("ReduceSum", ["t"], ["total"], keepdims=1),
+        node("Mul", ["total", "eight"], ["y"]),
+    ]
+    integers = {"first": np.array(0), "axis": np.array([0]), "two": np.array([2])}
+    source = proto(
+        nodes,
+        [tensor("x", ("N", 3))],
+        [tensor("y", (1, 1, 1)), tensor("m2", ("N", 4))],
+        {**weights, **integers, "four": np.array(4, np.float32)},
+        opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)],
+    )
+    source.graph.value_info.append(tensor("m", ("N", 4)))
+    made = check(source.SerializeToString(), tmp_path, {"x": numbers(5, 3)}, levels=[1])
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    options.optimized_model_filepath = str(tmp_path / "theirs.onnx")
+    apart = ["MatMulAddFusion", "ReshapeFusion"]  # what its level 1 fuses, too
+    onnxruntime.InferenceSession(source.SerializeToString(), options, CPU, disabled_optimizers=apart)
+    assert sorted(operators(made)) == sorted(operators(onnx.load(tmp_path / "theirs.onnx")))
+    assert "FastGelu" in operators(made) and "Identity" not in operators(made)
+    assert [each.name for each in made.graph.initializer] == sorted(each.name for each in made.graph.initializer)
+    assert [each.name for each in made.graph.value_info] == ["m"]
+    (reduction,) = (each for each in made.graph.node if each.op_type == "ReduceSum")
+    assert [each.name for each in reduction.attribute] == ["keepdims"] and not reduction.HasField("domain")
+
+
 def test_outputs_without_a_node(tmp_path: Path) -> None:
     nodes = [node("Identity", ["x"], ["y"]), node("Shape", ["x"], ["z"]), node("Relu", ["one"], ["u"])]
     outputs = [tensor("y"), tensor("z", (2,), INT64), tensor("u", (1,))]

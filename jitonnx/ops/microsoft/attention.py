@@ -22,7 +22,7 @@ from jitonnx.ops.composite import Parts
 from jitonnx.ops.microsoft.base import Contributed, of_type
 from jitonnx.ops.microsoft.quantized_caches import GRANULARITIES, QuantizedCache
 from jitonnx.ops.microsoft.sliding_caches import lower_bias, lower_slid, seen_rows, slid
-from jitonnx.ops.onnx.arithmetic import Add
+from jitonnx.ops.onnx.arithmetic import Add, Sub
 from jitonnx.ops.onnx.attention import Attention, RotaryEmbedding
 from jitonnx.ops.onnx.cast import Cast
 from jitonnx.ops.onnx.concat_split import Concat, Split
@@ -30,6 +30,9 @@ from jitonnx.ops.onnx.logic import Where
 from jitonnx.ops.onnx.shape import Reshape, Transpose, Unsqueeze
 from jitonnx.ops.onnx.shape import Shape as ShapeOf
 from jitonnx.support.records import NamedTuple
+
+BEFORE_SOFTMAX, AFTER_SOFTMAX = 1, 2
+"""What output_qk of GroupQueryAttention is, by qk_output: scaled, capped and biased scores, or what they weigh with."""
 
 
 class AttentionByHeads(Contributed):
@@ -48,11 +51,19 @@ class AttentionByHeads(Contributed):
             raise InferenceError("packed queries, keys and values are not supported: give the three apart")
         wholes: list[Value] = [query, key, value]
         if bias is not None:
-            if any(len(whole.shape) != 3 for whole in wholes):
-                raise InferenceError("a bias is for keys and values that have their heads side by side")
-            lengths = parts.add(Concat(axis=0), *(parts.add(ShapeOf(start=2), whole) for whole in wholes))
-            biases = parts.add_many(Split(axis=0), (bias, lengths), 3)
-            wholes = [parts.add(Add(), whole, one) for whole, one in zip(wholes, biases, strict=True)]
+            side_by_side = [whole for whole in wholes if len(whole.shape) == 3]
+            if len(side_by_side) == 2:
+                raise InferenceError(
+                    "a bias is for keys and values that both have their heads side by side, or neither"
+                )
+            # Keys and values that have their heads apart have had theirs; the bias has places for it all the same.
+            lengths = [parts.add(ShapeOf(start=2), whole) for whole in side_by_side]
+            if len(side_by_side) == 1:
+                lengths.append(parts.add(Sub(), parts.add(ShapeOf(), bias), *lengths))
+            biases = parts.add_many(Split(axis=0), (bias, parts.add(Concat(axis=0), *lengths)), len(lengths))
+            wholes[: len(side_by_side)] = [
+                parts.add(Add(), whole, one) for whole, one in zip(side_by_side, biases, strict=False)
+            ]
         shape = parts.constant(np.array([0, 0, self.num_heads, -1], np.int64))
         query, key, value = (
             whole
@@ -160,6 +171,9 @@ class GroupQueryAttention(Operator):
     With sliding_window_cache, C is at least local_window_size, and the present ones have C rows, too: those of the last
     positions, as `sliding_caches` says. attention_bias has columns for all positions nonetheless.
 
+    qk_output: a fourth output has the scores [B, num_heads, S, total_sequence_length], before softmax (1) or behind it
+    (2), 0 for keys that a query does not see. The node is evaluated by the host then.
+
     query_seqlens [B]: how many of a row's S tokens are there, those behind them being padding; past is then seqlens_k +
     1 less that. What the outputs have for padding is anything.
 
@@ -201,7 +215,7 @@ class GroupQueryAttention(Operator):
         self._check(given)
         sizes = self._sizes(unnoted(), given, 0)
         rows: Any = None
-        return self._types(given, sizes._replace(rows=rows))
+        return self._types(given, sizes._replace(rows=rows, total=rows))
 
     def _types(self, given: _Given, sizes: _Sizes) -> tuple[TensorType, ...]:
         dtype, row = given.query.dtype if given.past_key is None else given.past_key.dtype, sizes.depth
@@ -209,7 +223,11 @@ class GroupQueryAttention(Operator):
             dtype, row = cache.dtype, cache.row(sizes.depth)
         present = TensorType(dtype, (sizes.batch, self.kv_num_heads, sizes.rows, row))
         y = (sizes.batch, sizes.steps, self.num_heads * sizes.depth)
-        return TensorType(given.query.dtype, y), present, present
+        types = (TensorType(given.query.dtype, y), present, present)
+        if not self.qk_output:
+            return types
+        scores = (sizes.batch, self.num_heads, sizes.steps, sizes.total)
+        return *types, TensorType(given.query.dtype, scores)
 
     def _quantized(self) -> tuple[QuantizedCache, ...]:
         """The caches of keys and of values, if they are integers."""
@@ -262,8 +280,10 @@ class GroupQueryAttention(Operator):
             )
         if given.query_norm is not None or given.key_norm is not None:
             raise InferenceError("q_norm_weight and k_norm_weight are not supported: leave the norms before the node")
-        if self.qk_output:
-            raise InferenceError(f"qk_output is {self.qk_output}: output_qk is not supported")
+        if self.qk_output not in (0, BEFORE_SOFTMAX, AFTER_SOFTMAX):
+            raise InferenceError(f"qk_output is {self.qk_output}: 0, {BEFORE_SOFTMAX} and {AFTER_SOFTMAX} are known")
+        if self.qk_output and self.sliding_window_cache:
+            raise InferenceError(f"qk_output is {self.qk_output}: output_qk is not supported with a sliding window")
         if self.num_heads < 1 or self.kv_num_heads < 1 or self.num_heads % self.kv_num_heads:
             raise InferenceError(f"{self.num_heads} heads of queries do not divide among {self.kv_num_heads}")
         if (given.key is None) != (given.value is None):
@@ -370,6 +390,7 @@ class GroupQueryAttention(Operator):
         allowed = column <= position if self.causal else column <= lengths[:, None, None]
         if self.local_window_size > 0:
             allowed = allowed & (column > position - self.local_window_size)
+        shown = np.where(allowed[:, None], scores, 0)
         scores = np.where(allowed[:, None], scores, -np.inf)
         sink = self._sink(given)
         top = scores.max(-1, keepdims=True, initial=-np.inf)
@@ -377,9 +398,12 @@ class GroupQueryAttention(Operator):
         top = top if sinks is None else np.maximum(top, sinks)
         weights = np.exp(scores - np.where(np.isneginf(top), 0, top))
         sums = weights.sum(-1, keepdims=True) + (0 if sinks is None else np.exp(sinks - top))
-        y = (weights / np.where(sums == 0, 1, sums)).astype(np.float32) @ values
-        y = y.transpose(0, 2, 1, 3).reshape(batch, steps, -1)
-        return y.astype(given.query.dtype), *presents
+        weights = (weights / np.where(sums == 0, 1, sums)).astype(np.float32)
+        y = (weights @ values).transpose(0, 2, 1, 3).reshape(batch, steps, -1)
+        results = (y.astype(given.query.dtype), *presents)
+        if not self.qk_output:
+            return results
+        return *results, (shown if self.qk_output == BEFORE_SOFTMAX else weights).astype(given.query.dtype)
 
     @staticmethod
     def _seen_bias(bias: np.ndarray, shift: np.ndarray, count: int) -> np.ndarray:
@@ -397,6 +421,8 @@ class GroupQueryAttention(Operator):
     # ------------------------------------------------------------ lowering
 
     def lower(self, to: Lowering, *inputs: Value | None) -> tuple[Value, ...]:
+        if self.qk_output:  # kernels never have all scores at a time
+            return to.host(self, inputs)
         given = _Given(*inputs)
         total = to.context.constant_of(given.total, "total_sequence_length")[0]
         sizes = self._sizes(to.context, given, total)

@@ -6,10 +6,12 @@ import numpy as np
 
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Node, Value
+from jitonnx.ir.types import TensorType
 from jitonnx.ops.onnx.activation import Relu
 from jitonnx.ops.onnx.arithmetic import Abs, Add, Ceil, Floor, Max, Mean, Min, Neg, Round, Sign, Sum
 from jitonnx.ops.onnx.cast import Cast, CastLike
 from jitonnx.ops.onnx.concat_split import Concat, Split
+from jitonnx.ops.onnx.identity import Identity
 from jitonnx.ops.onnx.logic import Not
 from jitonnx.passes.rewriting import Edit, Result, producer, ranked, rule
 
@@ -28,6 +30,13 @@ def cast(node: Node, edit: Edit) -> Result:
         return None
     edit.shares([above])
     return source if source.dtype is node.output.dtype else edit.add(node.operator, source)
+
+
+@rule("copied tensor", Identity, equation="Identity(x) = x")
+def copied_tensor(node: Node, edit: Edit) -> Result:
+    """A copy that nobody could tell from what it copies."""
+    (x,) = node.inputs
+    return x if x is not None and isinstance(x.type, TensorType) else None
 
 
 @rule("cast like", CastLike, equation="CastLike(x, y) = Cast(x, type of y)")
@@ -134,6 +143,7 @@ def concat_of_split(node: Node, edit: Edit) -> Result:
 
 RULES = (
     cast,
+    copied_tensor,
     cast_like,
     sum_of_two,
     involution,

@@ -91,7 +91,7 @@ def attention(
         "GroupQueryAttention",
         1,
         *inputs,
-        outputs=3,
+        outputs=4 if attributes.get("qk_output") else 3,
         constants=constants,
         num_heads=count,
         kv_num_heads=shared,
@@ -120,6 +120,10 @@ CASES: list[Case] = [
     attention(1, 1, [6], 8, heads=(8, 1), depth=32),
     attention(1, 1, [6], 8, rotary=16, constant=False),
     attention(1, 7, [7], 8, rotary=16, constant=False),
+    attention(2, 5, [5, 5], None, bias=True, softcap=2.0, qk_output=1),
+    attention(1, 3, [9], 9, rotary=16, local_window_size=4, qk_output=1, constant=False),
+    attention(2, 1, [7, 7], 8, sink=True, qk_output=2),
+    attention(1, 3, [9], 16, local_window_size=4, qk_output=2),
 ]
 BOTH, KEYS = (True, True), (True, False)
 CASES += [
@@ -189,6 +193,7 @@ CASES += [
     heads(Q, KEY, VALUE, None, None, normal(2, 1, 5, 7)),
     heads(Q, Q, Q, unidirectional=1),
     heads(Q, normal(2, 4, 7, 16), normal(2, 4, 7, 16)),
+    heads(Q, normal(2, 4, 7, 16), normal(2, 4, 7, 16), normal(64 + 64 + 64)),
     heads(Q, Q, Q, None, None, None, normal(2, 4, 3, 16), normal(2, 4, 3, 16), outputs=3),
     heads(Q[:, :1], Q[:, :1], Q[:, :1], None, None, None, normal(2, 4, 3, 16), normal(2, 4, 3, 16), outputs=3),
 ]
