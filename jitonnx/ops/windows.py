@@ -89,19 +89,28 @@ def slide(
     attributes: WindowAttributes,
     *,
     ceil_mode: bool = False,
+    undilated_pads: bool = False,
 ) -> Windows:
     """The windows of Conv and the pools over an input of spatial size `size`.
 
     With ceil_mode the last window may reach over the end, but must start before the padding behind the input (as
     onnxruntime and ONNX's shape inference do, for auto_pad VALID too).
+
+    undilated_pads: for auto_pad SAME_UPPER and SAME_LOWER, dilated windows get the padding of those without dilation,
+    and there are as many as fit; where a stride is longer than a window the padding is negative: elements are left out.
+    So onnxruntime's pools do (PoolAttributes); ONNX's text pads for dilated windows, and has one for each stride.
     """
     rank, pads, auto_pad = len(size), attributes.pads, attributes.auto_pad
     strides, dilations = attributes.steps(rank)
     covers = extent(kernel, dilations)
-    if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
-        output: tuple[DimLike, ...] = tuple(
-            ceil_divide(length, stride) for length, stride in zip(size, strides, strict=True)
-        )
+    before: tuple[DimLike, ...]
+    after: tuple[DimLike, ...]
+    output: tuple[DimLike, ...]
+    if undilated_pads and auto_pad.startswith("SAME") and _pads_unlike_text(kernel, strides, dilations):
+        before, after = _undilated_pads(size, kernel, strides, lower=auto_pad == "SAME_LOWER")
+        output = _fitting(context, size, covers, strides, before, after, ceil_mode=ceil_mode)
+    elif auto_pad in ("SAME_UPPER", "SAME_LOWER"):
+        output = tuple(ceil_divide(length, stride) for length, stride in zip(size, strides, strict=True))
         totals = [
             maximum((out - 1) * stride + cover - length, 0)
             for out, stride, cover, length in zip(output, strides, covers, size, strict=True)
@@ -111,12 +120,26 @@ def slide(
     else:
         check_auto_pad(auto_pad)
         before, after = split_pads(None if auto_pad == "VALID" else pads, rank)
-        output = tuple(
-            _steps(*axis, ceil_mode=ceil_mode) for axis in zip(size, covers, strides, before, after, strict=True)
-        )
-        if not all(context.demand_equal(maximum(out, 0), out) for out in output):
-            raise InferenceError(f"a window of extent {list(covers)} is larger than the padded input {list(size)}")
+        output = _fitting(context, size, covers, strides, before, after, ceil_mode=ceil_mode)
     return Windows(tuple(kernel), strides, dilations, before, after, output)
+
+
+def _fitting(
+    context: InferenceContext,
+    size: Sequence[DimLike],
+    covers: Sequence[DimLike],
+    strides: Sequence[int],
+    before: Sequence[DimLike],
+    after: Sequence[DimLike],
+    *,
+    ceil_mode: bool,
+) -> tuple[DimLike, ...]:
+    """How many windows there are along each axis. InferenceError if the first reaches over the end."""
+    axes = zip(size, covers, strides, before, after, strict=True)
+    output = tuple(_steps(*axis, ceil_mode=ceil_mode) for axis in axes)
+    if not all(context.demand_equal(maximum(out, 0), out) for out in output):
+        raise InferenceError(f"a window of extent {list(covers)} is larger than the padded input {list(size)}")
+    return output
 
 
 def _steps(
@@ -126,6 +149,25 @@ def _steps(
     if not ceil_mode:
         return floor_divide(room, stride) + 1
     return minimum(ceil_divide(room, stride) + 1, ceil_divide(length + before, stride))
+
+
+def _pads_unlike_text(kernel: Sequence[Any], strides: Sequence[int], dilations: Sequence[int]) -> bool:
+    """Whether `_undilated_pads` differs from what ONNX's text says for some size."""
+    return any(step != 1 or stride > taps for taps, stride, step in zip(kernel, strides, dilations, strict=True))
+
+
+def _undilated_pads(
+    size: Sequence[DimLike], kernel: Sequence[Any], strides: Sequence[int], *, lower: bool
+) -> tuple[tuple[DimLike, ...], tuple[DimLike, ...]]:
+    """The padding before and after that windows without dilation want; lower: the odd element lies in front. Halves of
+    negative ones are cut off towards 0, as in C."""
+    totals = [
+        (ceil_divide(length, stride) - 1) * stride + taps - length
+        for length, taps, stride in zip(size, kernel, strides, strict=True)
+    ]
+    odd = [total + int(lower) for total in totals]
+    before = tuple(floor_divide(maximum(n, 0), 2) - floor_divide(maximum(0 - n, 0), 2) for n in odd)
+    return before, tuple(total - half for total, half in zip(totals, before, strict=True))
 
 
 def _halves(totals: Sequence[DimLike]) -> tuple[tuple[DimLike, ...], tuple[DimLike, ...]]:
@@ -180,12 +222,13 @@ def spread(
 def padded(x: np.ndarray, windows: Windows, value: Any) -> np.ndarray:
     """x with everything that the windows reach around it, filled with `value`."""
     covers = extent(windows.kernel, windows.dilations)
-    widths = [(0, 0), (0, 0)]
+    widths, read = [(0, 0), (0, 0)], [slice(None), slice(None)]
     for length, out, stride, cover, before in zip(
         x.shape[2:], windows.output, windows.strides, covers, windows.before, strict=True
     ):
-        widths.append((before, max((out - 1) * stride + cover - length - before, 0)))
-    return np.pad(x, widths, constant_values=value)
+        widths.append((max(before, 0), max((out - 1) * stride + cover - length - before, 0)))
+        read.append(slice(max(-before, 0), None))
+    return np.pad(x[tuple(read)], widths, constant_values=value)
 
 
 def tap_slices(windows: Windows, tap: Sequence[int]) -> tuple[slice, ...]:

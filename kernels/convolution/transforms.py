@@ -12,10 +12,11 @@ n products for m outputs, with 3 taps 1.5 or 2 times fewer, with 5 1.7 or 2.5, w
 
 The matrices follow from polynomial interpolation (Toom-Cook) at the points 0, ±p for p in `POINTS[n]`, and infinity.
 Points symmetric about 0 make the transforms short. That ±3/4, ±3/2 are used for n = 6 rather than ±1, ±2 makes the
-error four times smaller: 2e-6 of the largest output with 256 channels against 8e-6 (direct sums: 3e-7), measured
-against float64 on normal random data; of all pairs of eighths up to 2 none is better by more than a sixteenth. Most of
-the error comes from summing so many products of larger numbers. Five taps instead of three change nothing, and n = 8
-over one axis has the error of n = 6 over two.
+error four times smaller: 2e-6 to 3e-6 of the largest output with 256 channels against 8e-6 (direct sums, 2304 products
+one after the other: 2e-6), measured against float64 on normal random data; of all pairs of eighths up to 2 none is
+better by more than a sixteenth. Most of the error comes from summing so many products of larger numbers. On pictures,
+whose neighbours are alike, it is half of direct sums'. Five taps instead of three change nothing, and n = 8 over one
+axis has the error of n = 6 over two.
 """
 
 from __future__ import annotations

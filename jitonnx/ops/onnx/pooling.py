@@ -32,7 +32,8 @@ class _Pool(Operator):
 
     def _windows(self, context: InferenceContext, x: Shape) -> Windows:
         kernel = per_axis(self.kernel_shape, len(x) - 2, 1, "kernel_shape")
-        return slide(context, x[2:], kernel, WindowAttributes.of(self), ceil_mode=self.ceil_mode)
+        given = WindowAttributes.of(self)
+        return slide(context, x[2:], kernel, given, ceil_mode=self.ceil_mode, undilated_pads=True)
 
     def _type(self, context: InferenceContext, x: Value) -> TensorType:
         spatial_rank(x)

@@ -196,6 +196,8 @@ class _Window:
         pads = (computation.pads_before, computation.pads_after)
         if not known(pads[0]) or strides[1] not in PLANE_STRIDES or any(d != 1 for d in computation.dilations):
             return None
+        if any(before < 0 for before in integers(pads[0])):  # the first window begins behind the first element
+            return None
         if any(isinstance(a, int) and a >= k for after in pads for a, k in zip(after, computation.kernel, strict=True)):
             return None  # a window may have no tap within x
         sizes = [*x.shape[2:], *y.shape[2:]]

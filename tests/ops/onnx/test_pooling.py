@@ -71,16 +71,23 @@ CASES += [
     *each_version("MaxPool", X, since=10, outputs=2, **DILATED),
     *each_version("AveragePool", X, since=19, **DILATED),
     *each_version("LpPool", X, since=18, **DILATED),
-    # The padding of SAME counts the dilated window, by ONNX's text since version 19 (onnxruntime does not).
-    case(
-        "MaxPool",
-        22,
-        np.array([[[1, 5, 2, 4, 3]]], np.float32),
-        kernel_shape=[2],
-        dilations=[2],
-        auto_pad="SAME_UPPER",
-        expected=np.array([[[5, 2, 5, 3, 4]]], np.float32),
+    # The padding of SAME is what windows without dilation want, negative below longer strides: as in onnxruntime. By
+    # ONNX's text dilated windows have more.
+    *(
+        c
+        for side in ("SAME_UPPER", "SAME_LOWER")
+        for options in (
+            {"kernel_shape": [3, 2], "dilations": [2, 3], "auto_pad": side},
+            {"kernel_shape": [3, 1], "dilations": [2, 3], "strides": [2, 3], "auto_pad": side},
+        )
+        for c in (
+            *each_version("MaxPool", X, since=10, outputs=2, **options),
+            *each_version("AveragePool", X, since=19, **options),
+            *each_version("LpPool", X, since=18, **options),
+        )
     ),
+    *each_version("MaxPool", X, since=10, kernel_shape=[3, 2], dilations=[2, 3], auto_pad="SAME_UPPER", ceil_mode=1),
+    *each_version("AveragePool", X, since=19, kernel_shape=[1, 2], strides=[3, 4], auto_pad="SAME_UPPER"),
     case(
         "LpPool",
         1,
