@@ -5,7 +5,7 @@ Bodies are as they were loaded: they are rewritten when the graph around them is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -382,7 +382,9 @@ def _until_false(parts: Parts, body: Graph) -> range | None:
     if (times is not None and most is None) or (condition is not None and scalar(condition) != 1):
         return None
     fixed = {inner: array(outer) for outer, inner in parts.captured}
-    states = {value: array(initial) for value, initial in zip(parts.carried, parts.initial, strict=True)}
+    states: Mapping[Value, np.ndarray | None] = {
+        value: array(initial) for value, initial in zip(parts.carried, parts.initial, strict=True)
+    }
     behind = dict(zip(parts.carried, parts.carried_out, strict=True))
     while True:
         told = {value for value, known in (*fixed.items(), *states.items()) if known is not None}
@@ -406,7 +408,7 @@ def _until_false(parts: Parts, body: Graph) -> range | None:
 
 
 def _counted(
-    parts: Parts, nodes: Sequence[Node], known: dict[Value, np.ndarray | None], others: int, most: float | None
+    parts: Parts, nodes: Sequence[Node], known: Mapping[Value, np.ndarray | None], others: int, most: float | None
 ) -> range | None:
     """The numbers of iterations until the condition, which `nodes` work out of what is known, is false."""
     behind = dict(zip(parts.carried, parts.carried_out, strict=True))
@@ -424,7 +426,8 @@ def _counted(
     for number in range(parts.first, parts.first + UNROLLED_NODES // others):
         if most is not None and number >= most:
             return range(parts.first, number) if number > parts.first else None
-        values = {**known, parts.counted: np.array(number, np.int64), parts.trip_condition: np.array(True)}
+        values: dict[Value | None, np.ndarray | None] = dict(known.items())
+        values |= {parts.counted: np.array(number, np.int64), parts.trip_condition: np.array(True)}
 
         def of(value: Value | None, values: dict[Value | None, np.ndarray | None] = values) -> np.ndarray | None:
             return None if value is None else values[value] if value in values else array(value)
@@ -439,7 +442,8 @@ def _counted(
         again = of(parts.condition_out)
         if again is not None and not again.all():
             return range(parts.first, number + 1)
-        known = {**known, **{value: of(behind[value]) for value in behind if value in known and value in needed}}
+        carried = {value: of(behind[value]) for value in behind if value in known and value in needed}
+        known = {**known, **carried}
     return None
 
 
