@@ -396,6 +396,10 @@ class Opcode(enum.IntEnum):
     """The loop has ended: stacks are handed on."""
 
 
+NO_LIMIT = (1 << 63) - 1
+"""The number of iterations of a loop that its condition ends: what exporters write for one, too."""
+
+
 class LoopGives(enum.IntEnum):
     """What an output of a loop is."""
 

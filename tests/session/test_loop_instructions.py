@@ -17,7 +17,7 @@ from jitonnx.engine.schedule import ChoiceStep, NativeStep
 from jitonnx.errors import InvalidArgument
 from jitonnx.plan import size_program
 from tests.session.bodies import assert_same, bytes_of, constant, graph, numbers
-from tests.session.models import FLOAT, INT64, node, tensor
+from tests.session.models import BOOL, FLOAT, INT64, node, tensor
 from tests.session.test_loops import halving, loop_body
 
 WARM = 5
@@ -280,3 +280,24 @@ def test_runs_that_overlap() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+@pytest.mark.parametrize("most", [(1 << 63) - 1, 1 << 62])
+def test_a_loop_that_its_condition_ends(most: int, by_python: Counter) -> None:
+    """TorchScript's `while` is a Loop of 2**63 - 1 iterations at most."""
+    nodes = [
+        node("Add", ["s", "s"], ["t"]),
+        node("ReduceMax", ["t"], ["largest"], keepdims=0),
+        node("Less", ["largest", "bound"], ["again"]),
+    ]
+    body = graph(
+        [constant("bound", 100.0, FLOAT), *nodes],
+        [tensor("i", [], INT64), tensor("c", [], BOOL), tensor("s", ("N", 3))],
+        [tensor("again", [], BOOL), tensor("t", ("N", 3))],
+    )
+    model = bytes_of(
+        [constant("most", most, INT64), node("Loop", ["most", "", "x"], ["y"], body=body)],
+        [tensor("x", ("N", 3))],
+        [tensor("y", None)],
+    )
+    run_natively(model, {"x": np.abs(numbers(4, 3)) + np.float32(0.1)}, by_python)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
+from onnx import helper
 
 from bench.loop_models import lstm_decoder, product, transformer_decoder
 from jitonnx import InferenceSession, RunOptions, SessionOptions, load
@@ -426,6 +427,48 @@ def test_a_loop_within_a_loop() -> None:
             for k, n, m in ((2, 3, 4), (1, 1, 1), (4, 5, 0), (3, 2, 1))
         ),
     )
+
+
+@pytest.mark.parametrize(("bound", "most"), [(1, None), (4, None), (4, 2), (99, None)])
+def test_loops_that_count_are_unrolled(bound: int, most: int | None) -> None:
+    """A `while` that counts from a constant to another is no loop where that is soon done, and a list that it makes
+    is joined."""
+    body = graph(
+        [
+            constant("one", 1, INT64),
+            constant("bound", bound, INT64),
+            node("Add", ["k", "one"], ["k_next"]),
+            node("Unsqueeze", ["k", "axes"], ["k_row"]),
+            node("Unsqueeze", ["k_next", "axes"], ["k_end"]),
+            node("Slice", ["x", "k_row", "k_end"], ["part"]),
+            node("SequenceInsert", ["s", "part"], ["s_next"]),
+            node("Less", ["k_next", "bound"], ["again"]),
+        ],
+        [
+            tensor("i", [], INT64),
+            tensor("c", [], BOOL),
+            tensor("k", [], INT64),
+            helper.make_tensor_sequence_value_info("s", FLOAT, None),
+        ],
+        [
+            tensor("again", [], BOOL),
+            tensor("k_next", [], INT64),
+            helper.make_tensor_sequence_value_info("s_next", FLOAT, None),
+        ],
+    )
+    nodes = [
+        constant("axes", [0], INT64),
+        constant("begin", 0, INT64),
+        *([] if most is None else [constant("most", most, INT64)]),
+        node("SequenceEmpty", [], ["empty"]),
+        node("Loop", ["" if most is None else "most", "", "begin", "empty"], ["k_last", "all"], body=body),
+        node("ConcatFromSequence", ["all"], ["y"], axis=0),
+    ]
+    model = bytes_of(nodes, [tensor("x", (128, 3))], [tensor("y", None), tensor("k_last", [], INT64)])
+    session = check(model, {"x": numbers(128, 3)})
+    assert isinstance(session.engine, Engine)
+    schedule = session.engine.schedule
+    assert (schedule is not None and any(schedule.reasons())) == (bound == 99)
 
 
 @pytest.mark.parametrize("reverse", [0, 1])

@@ -16,7 +16,7 @@ from jitonnx.ir import dims
 from jitonnx.ir.graph import Value
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.onnx.control_flow import Scan
-from jitonnx.runtime.layout import WORD_BYTES, LoopGives
+from jitonnx.runtime.layout import NO_LIMIT, WORD_BYTES, LoopGives
 from jitonnx.runtime.native_memory import ANY, ArrayType
 from jitonnx.runtime.observed_loops import LoopOperand, NativeLoop, Result
 from jitonnx.support import fork_safety
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from jitonnx.engine.bytecode import StepContext, VariableScope, Writer
     from jitonnx.engine.loops.step import Iteration, LoopStep
 
-NO_LIMIT = 1 << 62
 MOST_ROW_BYTES = 1 << 26
 """The most bytes of stacked results, for all iterations there may be; of more, Python takes memory as it goes."""
 

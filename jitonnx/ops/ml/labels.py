@@ -243,8 +243,6 @@ class OneHotEncoder(Operator):
     def rows_of_strings(self) -> StringRows | None:
         """See `StringRows`."""
         categories = self._categories()
-        if not self.zeros:
-            return None  # an error that only data shows
         count = len(categories)
         rows = np.zeros((count + 1, count), np.float32)
         rows[range(count), range(count - 1, -1, -1)] = 1

@@ -5,13 +5,14 @@ Bodies are as they were loaded: they are rewritten when the graph around them is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.extract import extract, specialise
 from jitonnx.ir.graph import Graph, GraphError, Node, Value
+from jitonnx.ir.operator import evaluate_arrays
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.onnx.arithmetic import Add, Div, Mod, Sub
 from jitonnx.ops.onnx.concat_split import Concat
@@ -19,7 +20,7 @@ from jitonnx.ops.onnx.control_flow import Loop, Parts, Scan, appended_axis, part
 from jitonnx.ops.onnx.gather import Gather
 from jitonnx.ops.onnx.matmul import Gemm, MatMul
 from jitonnx.ops.onnx.shape import Transpose, Unsqueeze
-from jitonnx.passes.rewriting import Edit, Result, producer, ranked, rule, scalar
+from jitonnx.passes.rewriting import Edit, Result, array, producer, ranked, rule, scalar
 from jitonnx.passes.rules import control
 
 
@@ -323,12 +324,22 @@ UNROLLED_NODES = 64
 
 @rule("unrolled loop", Loop, Scan, equation="a loop of a few iterations = these, one after the other")
 def unrolled(node: Node, edit: Edit) -> Result:
-    """Short loops of few nodes, whose iterations are counted before the run, are no loops: also within others."""
-    parts = parts_of(node)
-    if parts is None or not parts.always or not all(map(_is_tensor, (*parts.carried_out, *parts.rows))):
+    """Short loops of few nodes, whose iterations are counted before the run, are no loops: also within others.
+
+    Nodes that follow from the number of the iteration alone do not count where the condition is such a node.
+    """
+    parts, (body,) = parts_of(node), node.bodies
+    if parts is None or any(value.dtype is DType.STRING for value in (*parts.carried_out, *parts.rows)):
         return None
-    numbers, (body,) = _iterations(node, parts), node.bodies
-    if numbers is None or len(numbers) * len(body) > UNROLLED_NODES:
+    if not parts.always:
+        numbers = _until_false(parts, body)
+    elif all(map(_is_tensor, (*parts.carried_out, *parts.rows))):
+        numbers = _iterations(node, parts)
+        if numbers is not None and len(numbers) * len(body) > UNROLLED_NODES:
+            return None
+    else:
+        return None
+    if numbers is None:
         return None
     captured = [outer for outer, _ in parts.captured]
     states, rows = list(parts.initial), list[list[Value]]([] for _ in parts.rows)
@@ -361,6 +372,79 @@ def _iterations(node: Node, parts: Parts) -> range | None:
         return None
     last = None if times is None else scalar(times)
     return range(parts.first, int(last)) if last is not None and last > parts.first else None
+
+
+def _until_false(parts: Parts, body: Graph) -> range | None:
+    """The numbers of the iterations of a Loop that its condition ends, where that follows from constants alone, as
+    exporters write a loop that counts; None if they are not known, or have too many other nodes."""
+    times, condition = parts.head
+    most = None if times is None else scalar(times)
+    if (times is not None and most is None) or (condition is not None and scalar(condition) != 1):
+        return None
+    fixed = {inner: array(outer) for outer, inner in parts.captured}
+    states: Mapping[Value, np.ndarray | None] = {
+        value: array(initial) for value, initial in zip(parts.carried, parts.initial, strict=True)
+    }
+    behind = dict(zip(parts.carried, parts.carried_out, strict=True))
+    while True:
+        told = {value for value, known in (*fixed.items(), *states.items()) if known is not None}
+        told |= {value for value in (parts.counted, parts.trip_condition) if value is not None}
+        following = []
+        for one in body:
+            given = [value for value in one.inputs if value is not None]
+            whole = (
+                one.operator.deterministic and not one.bodies and all(value.dtype is not None for value in one.outputs)
+            )
+            if whole and all(value in told or array(value) is not None for value in given):
+                following.append(one)
+                told.update(one.outputs)
+        left = {value: known for value, known in states.items() if known is not None and behind[value] in told}
+        if left.keys() == {value for value, known in states.items() if known is not None}:
+            break
+        states = left
+    if parts.condition_out not in told:
+        return None
+    return _counted(parts, following, {**fixed, **states}, max(len(body) - len(following), 1), most)
+
+
+def _counted(
+    parts: Parts, nodes: Sequence[Node], known: Mapping[Value, np.ndarray | None], others: int, most: float | None
+) -> range | None:
+    """The numbers of iterations until the condition, which `nodes` work out of what is known, is false."""
+    behind = dict(zip(parts.carried, parts.carried_out, strict=True))
+    needed, wanted = set[Value](), [parts.condition_out]
+    by_output = {value: one for one in nodes for value in one.outputs}
+    while wanted:
+        value = wanted.pop()
+        if value is None or value in needed:
+            continue
+        needed.add(value)
+        if value in by_output:
+            wanted += by_output[value].inputs
+        elif value in behind:
+            wanted.append(behind[value])
+    for number in range(parts.first, parts.first + UNROLLED_NODES // others):
+        if most is not None and number >= most:
+            return range(parts.first, number) if number > parts.first else None
+        values: dict[Value | None, np.ndarray | None] = dict(known.items())
+        values |= {parts.counted: np.array(number, np.int64), parts.trip_condition: np.array(True)}
+
+        def of(value: Value | None, values: dict[Value | None, np.ndarray | None] = values) -> np.ndarray | None:
+            return None if value is None else values[value] if value in values else array(value)
+
+        for one in nodes:
+            if not needed.isdisjoint(one.outputs):
+                try:
+                    results = evaluate_arrays(one.operator, [of(value) for value in one.inputs])
+                except (ValueError, IndexError, ArithmeticError, TypeError):
+                    return None  # an iteration is one that the run has to refuse
+                values.update(zip(one.outputs, map(np.asarray, results), strict=False))
+        again = of(parts.condition_out)
+        if again is not None and not again.all():
+            return range(parts.first, number + 1)
+        carried = {value: of(behind[value]) for value in behind if value in known and value in needed}
+        known = {**known, **carried}
+    return None
 
 
 def _stacks(parts: Parts, rows: Sequence[Sequence[Value]], edit: Edit) -> Iterator[Value]:

@@ -13,12 +13,9 @@ import numpy as np
 
 from jitonnx.emit import llvm_ir
 
-from ..layout import CHAIN
+from ..layout import CHAIN, NO_LIMIT
 from . import arrays
 from .functions import FunctionBuilder
-
-NO_LIMIT = 1 << 62
-"""More iterations than there can be."""
 
 
 class Trips:
