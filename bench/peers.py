@@ -29,7 +29,8 @@ def open_torch(path: Path, threads: int, feeds: Feeds) -> Run:
 
     torch.set_num_threads(threads)
     model = onnx.load(str(path))
-    module = torch.compile(convert(model).eval())
+    compiled: Callable[..., Any] = torch.compile  # which torch does not declare
+    module = compiled(convert(model).eval())
     given = [torch.from_numpy(feeds[value.name]) for value in model.graph.input if value.name in feeds]
 
     def run() -> list[np.ndarray]:

@@ -117,8 +117,8 @@ def samples(every: Sequence[Tuned]) -> list[Sample]:
 def estimated(sample: Sample, costs: TileCosts, target: Target) -> dict[str, float]:
     """What the measured tiles are estimated to cost."""
     target = replace(target, core=target.core._replace(tiles=costs))
-    extents, options = sample.extents, {"packed_b": sample.packed_b, "element": sample.element}
-    texts = {tile_text(tile, 1): cost for tile, cost in tile_costs(extents, target, **options).items()}
+    costs_of = tile_costs(sample.extents, target, packed_b=sample.packed_b, element=sample.element)
+    texts = {tile_text(tile, 1): cost for tile, cost in costs_of.items()}
     return {text: texts[text.removesuffix(" / 2")] for text in sample.shares}
 
 

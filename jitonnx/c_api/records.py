@@ -32,8 +32,8 @@ provided[HANDLES_NAME] = address(_state)
 for _kept in (_lent, _made, _state, _others):  # libraries call to the end of the process, after Python has gone
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(_kept))
 
-_bytes = memoryview(_lent.view("u1"))
-_words, _made_words = (memoryview(table.view("u1")).cast("q") for table in (_lent, _made))
+_bytes = _lent.view("u1").data
+_words, _made_words = (table.view("u1").data.cast("q") for table in (_lent, _made))
 _WIDTH = HANDLE.itemsize // WORD_BYTES
 _OWN = 8
 """The bit of pointers that native code has made."""

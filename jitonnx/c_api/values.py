@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Sequence
 from itertools import accumulate
 from math import prod
+from typing import TypeAlias
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from jitonnx.c_api.table import POINTER, SIZE, TEXT, function
 from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.strings import strings_of
 from jitonnx.support.records import dataclass
+
+Integers: TypeAlias = "array[int]"
+"""Integers of one size, of the standard library."""
 
 TENSOR = 1
 """ONNXType of the only kind of value that custom operators take and give."""
@@ -81,7 +85,7 @@ class Value:
         self._encoded: list[bytes] | None = None
         self._buffers: dict[int, ctypes.Array[ctypes.c_char]] = {}
         self._shape: ctypes.Array[ctypes.c_int64] | None = None
-        self._memory: tuple[array[int], array[int]] | None = None
+        self._memory: tuple[Integers, Integers] | None = None
 
     @property
     def address(self) -> int:
@@ -225,7 +229,7 @@ def _element(value: int, place: int, rank: int, out: int) -> None:
     store(out, POINTER, tensor.address + offset)
 
 
-@function("GetTensorSizeInBytes", POINTER, POINTER)
+@function("GetTensorSizeInIntegers", POINTER, POINTER)
 def _bytes(value: int, out: int) -> None:
     tensor = find(value, Value)
     if tensor.dtype is DType.STRING:
@@ -470,7 +474,7 @@ _libc = ctypes.CDLL(None)
 _libc.free.argtypes = [POINTER]
 _libc.posix_memalign.argtypes = [POINTER, SIZE, SIZE]
 _ALIGNMENT = 64
-"""Bytes, as onnxruntime's allocator has them."""
+"""Integers, as onnxruntime's allocator has them."""
 
 
 def take_memory(count: int) -> int | None:

@@ -40,8 +40,8 @@ def calibrated(vector_bytes: int, vector_registers: int) -> Core:
     cache, key = KernelCache(), f"core with bfloat16 {vector_bytes} {identity}"
     kept = cache.get(key)
     if kept is not None:
-        fmas, loads, *others = kept.decode().split()
-        return Core(int(fmas), int(loads), *map(float, others))
+        fmas, loads, l3_bytes, memory_bytes, bfloat16_rate = kept.decode().split()
+        return Core(int(fmas), int(loads), float(l3_bytes), float(memory_bytes), float(bfloat16_rate))
     core = _measured(vector_bytes, vector_registers)
     cache.put(key, " ".join(map(str, core[:5])).encode())
     return core
