@@ -40,7 +40,7 @@ ALLOWED = {
     },
     "numba": {"api", "errors", "ir", "runtime", "support"},
     "compat": {"api", "errors", "support"},
-    "c_api": {"errors", "ir", "runtime", "support"},
+    "c_api": {"errors", "ir", "support"},
     "batch": {"api", "errors", "ir", "model", "runtime", "support"},
     "genai": {"api", "errors", "ir", "proto"},
     "serve": {"errors", "genai"},

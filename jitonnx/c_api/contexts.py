@@ -66,29 +66,16 @@ class KernelInfo:
 class KernelContext:
     """A run of a kernel.
 
-    inputs: arrays of `types`, None for those that are absent. outputs: their element types; None for what nobody wants.
+    inputs: arrays, None for those that are absent. outputs: their element types; None for what nobody wants.
     """
 
-    def __init__(
-        self,
-        inputs: Sequence[np.ndarray | None],
-        types: Sequence[DType | None],
-        outputs: Sequence[DType | None],
-    ) -> None:
+    def __init__(self, inputs: Sequence[np.ndarray | None], outputs: Sequence[DType | None]) -> None:
         self.lent = Lent()
-        self.inputs = [
-            None if array is None else self._lend(Value(array, dtype), given=True)
-            for array, dtype in zip(inputs, types, strict=True)
-        ]
+        self.inputs = [None if array is None else self.lent.new(Value(array)) for array in inputs]
         self.dtypes = outputs
         self.outputs: list[Value | None] = [None] * len(outputs)
         self._pointers: list[int | None] = [None] * len(outputs)
         self.memory: list[np.ndarray] = []
-
-    def _lend(self, value: Value, *, given: bool) -> int:
-        pointer = self.lent.new(value)
-        value.lend(pointer, given=given)
-        return pointer
 
     def output(self, index: int, shape: Sequence[int]) -> int | None:
         """The pointer of a result of these sizes; None for one that the node does not have."""
@@ -104,7 +91,7 @@ class KernelContext:
                 )
         else:
             made = self.outputs[index] = Value(empty(dtype, shape), dtype)
-            self._pointers[index] = self._lend(made, given=False)
+            self._pointers[index] = self.lent.new(made)
         return self._pointers[index]
 
 

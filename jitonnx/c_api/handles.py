@@ -4,26 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-from collections.abc import Callable
 from typing import Any, TypeVar
 
-from jitonnx.c_api import records
 from jitonnx.c_api.errors import Refused
 
 _T = TypeVar("_T")
 
 _objects: dict[int, Any] = {}
 _numbers = itertools.count(16, 16)
-
-
-_made: Callable[[int, tuple[int, ...]], object]
-"""Gives the object for a tensor's type and shape that native code has made, by an element type and sizes."""
-
-
-def made_by(function: Callable[[int, tuple[int, ...]], object]) -> None:
-    """Say which function does that."""
-    global _made
-    _made = function
 
 
 def new(made: object) -> int:
@@ -36,8 +24,6 @@ def new(made: object) -> int:
 def find(pointer: int | None, kind: type[_T]) -> _T:
     """The object of a pointer. Refused for what is none, or is one of another kind."""
     found = _objects.get(pointer) if pointer else None
-    if found is None and pointer and (known := records.adopt(pointer)) is not None:
-        found = _objects[pointer] = _made(*known)
     if not isinstance(found, kind):
         what = "a null pointer" if not pointer else f"{pointer:#x}, which is none, or one that was released"
         raise Refused(f"{what} was given for an Ort{kind.__name__}")
@@ -46,8 +32,7 @@ def find(pointer: int | None, kind: type[_T]) -> _T:
 
 def release(pointer: int | None) -> None:
     """Let an object go. Null pointers, and what is no pointer any more, are nothing to do."""
-    if pointer and _objects.pop(pointer, None) is not None:
-        records.take_back(pointer)
+    _objects.pop(pointer or 0, None)
 
 
 class Lent:
@@ -83,20 +68,20 @@ def read_array(place: int | None, kind: Any, count: int) -> list[Any]:
     return list((kind * count).from_address(place))
 
 
-def write_array(place: int | None, kind: Any, values: Any) -> None:
-    """Write values of a ctypes type to an address. Refused for a null pointer."""
-    if len(values) and not place:
-        raise Refused(f"a null pointer was given for {len(values)} results")
-    if len(values):
-        (kind * len(values)).from_address(place)[:] = values
-
-
 def write_bytes(place: int | None, content: bytes) -> None:
     """Write bytes to an address. Refused for a null pointer."""
     if content and not place:
         raise Refused(f"a null pointer was given for {len(content)} bytes")
     if content:
         ctypes.memmove(place or 0, content, len(content))
+
+
+def write_array(place: int | None, kind: Any, values: Any) -> None:
+    """Write values of a ctypes type to an address. Refused for a null pointer."""
+    if len(values) and not place:
+        raise Refused(f"a null pointer was given for {len(values)} results")
+    if len(values):
+        (kind * len(values)).from_address(place)[:] = values
 
 
 def write_text(text: bytes, out: int | None, size: int | None) -> None:

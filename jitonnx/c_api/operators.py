@@ -12,7 +12,6 @@ import numpy as np
 from jitonnx.c_api import table
 from jitonnx.c_api.contexts import Attributes, KernelContext, KernelInfo, Port, ShapeInferContext
 from jitonnx.c_api.errors import FAIL, Refused
-from jitonnx.c_api.records import lend_context
 from jitonnx.c_api.table import POINTER, SIZE, TEXT, take_status
 from jitonnx.c_api.values import TensorTypeAndShapeInfo, element_type
 from jitonnx.ir.dtypes import DType, of_numpy
@@ -164,13 +163,10 @@ class _Kernel:
         # Not at the end of the process: the library's own memory may be gone by then.
         weakref.finalize(self, _destroy, one, self.address, info).atexit = False
 
-    def run(
-        self, arrays: Sequence[np.ndarray | None], types: Sequence[DType | None], dtypes: Sequence[DType | None]
-    ) -> list[np.ndarray | None]:
-        """The outputs of `dtypes` for arrays of `types`; None for what the kernel did not give. Refused as it says."""
-        context = KernelContext(arrays, types, dtypes)
+    def run(self, arrays: Sequence[np.ndarray | None], dtypes: Sequence[DType | None]) -> list[np.ndarray | None]:
+        """The outputs of these types; None for those that the kernel did not give. Refused as the kernel says."""
+        context = KernelContext(arrays, dtypes)
         pointer = context.lent.new(context)
-        lend_context(pointer, context.inputs, len(context.outputs))
         try:
             if self.one.has("KernelComputeV2"):
                 failed = take_status(self.one.call("KernelComputeV2", self.address, pointer))
@@ -282,7 +278,7 @@ class LibraryOperator(Operator):
         dtypes = [None if array is None else of_numpy(array.dtype) for array in given]
         wanted = [kernel.one.output_type(place, dtypes) if name else None for place, name in enumerate(site.outputs)]
         try:
-            results = kernel.run(given, dtypes, wanted)
+            results = kernel.run(given, wanted)
             for name, result in zip(site.outputs, results, strict=True):
                 if name and result is None:
                     raise Refused(f"the kernel gave nothing for the output {name!r}", FAIL)

@@ -1,8 +1,7 @@
 """The table of functions that a library is given (OrtApiBase, OrtApi), with what becomes of a call.
 
 A function here is one of Python's, by ctypes, under the global interpreter lock, which libraries' own code runs
-without; those that kernels call most are native code, which asks these where it does not know. What one
-raises becomes an OrtStatus: nothing is thrown into a library.
+without. What it raises becomes an OrtStatus: nothing is thrown into a library.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import ctypes
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from jitonnx.c_api import functions, records
+from jitonnx.c_api import functions
 from jitonnx.c_api.errors import FAIL, NOT_IMPLEMENTED, Refused
 from jitonnx.c_api.handles import find, new, release
 from jitonnx.support import fork_safety
@@ -127,8 +126,6 @@ def api() -> int:
     table = (POINTER * count)()
     called = [_function_at(place) for place in range(count)]
     table[:] = [ctypes.cast(one, POINTER).value for one in called]
-    for name, at in records.functions(_written).items():
-        table[functions.NAMES.index(name)] = at
     # Libraries release what they hold when the process ends: after Python has gone, by this table.
     for kept in (table, called, _written):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import ctypes
-from array import array
 from collections.abc import Sequence
-from itertools import accumulate
 from math import prod
-from typing import TypeAlias
 
 import numpy as np
 
-from jitonnx.c_api import records
 from jitonnx.c_api.errors import NOT_IMPLEMENTED, Refused
-from jitonnx.c_api.handles import find, made_by, new, read_array, release, store, write_array, write_bytes
+from jitonnx.c_api.handles import find, new, read_array, release, store, write_array, write_bytes
 from jitonnx.c_api.table import POINTER, SIZE, TEXT, function
 from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.strings import strings_of
 from jitonnx.support.records import dataclass
-
-Integers: TypeAlias = "array[int]"
-"""Integers of one size, of the standard library."""
 
 TENSOR = 1
 """ONNXType of the only kind of value that custom operators take and give."""
@@ -61,11 +54,6 @@ class TensorTypeAndShapeInfo:
     symbols: tuple[bytes, ...] = ()
 
 
-@made_by
-def _told(number: int, shape: tuple[int, ...]) -> TensorTypeAndShapeInfo:
-    return TensorTypeAndShapeInfo(_NUMBERED[number], shape)
-
-
 class TypeInfo:
     """A tensor's type, and the pointer of what tells of it, which lives as long."""
 
@@ -80,12 +68,10 @@ class Value:
         self.dtype = of_numpy(array.dtype) if dtype is None else dtype
         if self.dtype in _PACKED:
             raise Refused(f"tensors of {self.dtype.text} cannot be given to operators of libraries", NOT_IMPLEMENTED)
-        # Of rank 0 ascontiguousarray would make one of rank 1.
-        self.array = array if array.flags.carray else np.ascontiguousarray(array).reshape(array.shape)
+        self.array = np.ascontiguousarray(array).reshape(array.shape)  # of rank 0 it would make one of rank 1
         self._encoded: list[bytes] | None = None
         self._buffers: dict[int, ctypes.Array[ctypes.c_char]] = {}
         self._shape: ctypes.Array[ctypes.c_int64] | None = None
-        self._memory: tuple[Integers, Integers] | None = None
 
     @property
     def address(self) -> int:
@@ -127,19 +113,6 @@ class Value:
         for element, memory in self._buffers.items():
             self.fill([memory.raw], element)
         return self.array
-
-    def lend(self, pointer: int, *, given: bool) -> None:
-        """Tell native code of the tensor, by its pointer. given: it is an input, whose strings stay as they are."""
-        strings, shape = self.dtype is DType.STRING, self.array.shape
-        data = 0 if strings else self.address
-        texts = self._texts_in_memory() if strings and given else None
-        records.lend_tensor(pointer, number_of(self.dtype), self.array.size, shape, data, texts)
-
-    def _texts_in_memory(self) -> records.Texts:
-        content, starts = array("B"), array("q", accumulate(map(len, self.texts), initial=0))
-        content.frombytes(b"".join(self.texts))
-        self._memory = content, starts
-        return records.Texts(content.buffer_info()[0], len(content), starts.buffer_info()[0])
 
     @property
     def info(self) -> TensorTypeAndShapeInfo:
@@ -229,7 +202,7 @@ def _element(value: int, place: int, rank: int, out: int) -> None:
     store(out, POINTER, tensor.address + offset)
 
 
-@function("GetTensorSizeInIntegers", POINTER, POINTER)
+@function("GetTensorSizeInBytes", POINTER, POINTER)
 def _bytes(value: int, out: int) -> None:
     tensor = find(value, Value)
     if tensor.dtype is DType.STRING:
@@ -474,7 +447,7 @@ _libc = ctypes.CDLL(None)
 _libc.free.argtypes = [POINTER]
 _libc.posix_memalign.argtypes = [POINTER, SIZE, SIZE]
 _ALIGNMENT = 64
-"""Integers, as onnxruntime's allocator has them."""
+"""Bytes, as onnxruntime's allocator has them."""
 
 
 def take_memory(count: int) -> int | None:
@@ -508,7 +481,6 @@ def _allocator_memory(allocator: int) -> int:
 CPU = new(MemoryInfo())
 """The pointer of the memory that all tensors lie in."""
 _CPU_NAME = ctypes.create_string_buffer(b"Cpu")
-records.set_memory(CPU, ctypes.addressof(_CPU_NAME))
 _NO_TEXT = ctypes.create_string_buffer(b"")
 _allocating = ctypes.CFUNCTYPE(POINTER, POINTER, SIZE)(_allocate)
 _allocator_functions = (

@@ -13,7 +13,6 @@ jitonnx_entry, jitonnx_chain                            the code of a native ent
 jitonnx_call(pool, program, bases)                      a run that native code starts
 jitonnx_strings                                         the code of a builtin that looks strings up
 jitonnx_block_…                                         what `blocks` gives NumPy
-jitonnx_ort_…                                           functions of onnxruntime's C interface
 """
 
 from __future__ import annotations
@@ -33,7 +32,6 @@ from jitonnx.support.records import NamedTuple
 from jitonnx.support.sources import package_folder, source_digest
 
 from .images import find_linked, load_linked
-from .native.names import C_API
 
 _BLOCKS = tuple(f"block_{name}" for name in ("malloc", "calloc", "realloc", "free", "trim", "count"))
 
@@ -61,10 +59,9 @@ PARTS = {
     "blocks": _Part(_BLOCKS, ("blocks",), ("runs",)),
     "calls": _Part(("call",), ("calls",), ("runs",)),
     "strings": _Part(("strings",), ("strings",)),
-    "handles": _Part(tuple(f"ort_{name}" for name in C_API), ("handles",)),
 }
 """What every run needs; what makes programs for new sizes; loops and chains of programs; memory of large outputs; runs
-that users' native code starts; look-ups of strings; and what libraries of custom operators call.
+that users' native code starts; and look-ups of strings.
 Most models need the first alone, which is half of it all."""
 _SELDOM = ("upkeep", "blocks")
 """Modules of what runs do now and then: threads begin, end and go to sleep, frames grow, a program's tables are made.
@@ -326,10 +323,6 @@ def _define(name: str, module: Any) -> None:
         from .native import strings
 
         strings.define(module)
-    elif name == "handles":
-        from .native import handles
-
-        handles.define(module)
     else:
         from .native import blocks
 

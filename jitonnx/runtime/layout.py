@@ -245,21 +245,6 @@ free slot from number hash & mask on."""
 HASH_FACTOR = 0x9E3779B97F4A7C15
 """What the hash of a string is multiplied by."""
 
-HANDLES = _words("lent", "made", "numbers", "others", "memory", "memory_name")
-"""What the native functions of onnxruntime's C interface read (`native/handles.py`): the addresses of two tables of
-`HANDLE_SLOTS` `HANDLE`s, of Python's pointers and of those that native code makes; how many numbers native code has
-given; the address of the addresses of Python's functions, in the order of `native.names.C_API`; and the pointer of what
-tells of the CPU's memory, with the address of its name."""
-HANDLE = _words("pointer", "kind", "first", "second", "rank", "data", "length", "starts", size=256)
-"""What is known of a pointer (0: the slot is free). A context (`HANDLE_CONTEXT`): `first` inputs, whose pointers follow
-from `HANDLE_WORDS` on, and `second` outputs. A tensor, or its type and shape: `first` is the element type, `second` how
-many elements there are, and `rank` sizes follow. data: the address of a tensor's elements; of strings that of their
-bytes, `length` in all, of which each begins where `starts` says, `length` last; 0 where Python alone knows."""
-HANDLE_CONTEXT, HANDLE_VALUE, HANDLE_TEXTS, HANDLE_SHAPE = 1, 2, 3, 4
-HANDLE_WORDS, HANDLE_ROOM, HANDLE_SLOTS = 64, 24, 1024
-"""Where the words of a `HANDLE` begin that have no name, how many there are, and the slots of a table: a power of two.
-Pointers are multiples of 16, those of native code 8 more; a pointer's slot is its number of sixteens."""
-
 ENTRY_INPUT = _words("name", "type_number", "rank")
 ENTRY_OUTPUT = _words("descriptor", "rank")
 

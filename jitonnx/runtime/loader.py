@@ -12,9 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 _libraries = itertools.count()
 
-provided: dict[str, int] = {}
-"""Addresses that native code knows by names of their own, beside those of what this process has loaded."""
-
 
 class LoadError(RuntimeError):
     """Object code that cannot be linked: damaged, for another CPU, or in need of a symbol that this process lacks."""
@@ -58,8 +55,6 @@ def load(objects: Sequence[bytes], symbols: Iterable[str]) -> CodeImage:
         library.add_object_img(code)
     for symbol in wanted:
         library.export_symbol(symbol)
-    for name, at in provided.items():
-        library.import_symbol(name, at)
     library.add_current_process()
     try:
         tracker = library.link(jit, f"jitonnx-{next(_libraries)}")

@@ -17,7 +17,7 @@ from jitonnx.support.records import NamedTuple
 
 from .layout import WORD_BYTES, address
 from .libc import libc
-from .loader import LoadError, provided
+from .loader import LoadError
 
 
 class Linked(NamedTuple):
@@ -56,12 +56,10 @@ class MappedCode(Mapping[str, int]):
 
 @fork_safety.once
 def _address_of(name: str) -> int:
-    """The address of a function that this process has loaded, or has `provided`. LoadError if it has none of this name.
+    """The address of a function that this process has loaded. LoadError if it has none of this name.
 
     Asked once: each of ctypes' functions is a reference cycle.
     """
-    if name in provided:
-        return provided[name]
     for library in _libraries():
         try:
             return ctypes.cast(library[name], ctypes.c_void_p).value or 0
