@@ -75,8 +75,8 @@ are float or of 8 bits |
 | GatherElements, ScatterElements, Pad of more than 8 axes, index tuples of more than 8 elements, GridSample over more \
 than three axes, Col2Im and pooling as well | kernels have that many loops, and exporters \
 write up to 6 axes |
-| GroupQueryAttention over caches of 8-bit floats, with q_norm_weight and k_norm_weight, \
-or with output_qk | refused when the model is loaded; its caches may be float, float16, bfloat16, int8, or integers \
+| GroupQueryAttention over caches of 8-bit floats, or with q_norm_weight and k_norm_weight \
+| refused when the model is loaded; its caches may be float, float16, bfloat16, int8, or integers \
 of 4 bits, two a byte |
 | GatherPacked of IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS | refused when the model is loaded: their elements stand in tables \
 of ggml's, and other formats of GGUF are decoded |
