@@ -17,6 +17,8 @@ from onnx import TensorProto, helper
 from jitonnx import InferenceSession, SessionOptions
 from jitonnx.api.environment import INTERFACE_VERSION
 from jitonnx.c_api import functions
+from jitonnx.c_api.errors import Refused
+from jitonnx.c_api.handles import write_bytes
 from jitonnx.errors import Fail, InvalidArgument, NotImplemented
 
 COMPILER = shutil.which("cc")
@@ -134,6 +136,12 @@ def test_functions_that_are_not_here_and_wrong_pointers(library: str) -> None:
     made = session(library, [node("Wild", ["x"], ["y"])], {"x": OPEN}, {"y": (FLOAT, None)})
     with pytest.raises(InvalidArgument, match=r"Wild node.*0x3039, which is none.* for an OrtKernelContext"):
         made.run(None, {"x": X})
+
+
+def test_null_pointers_for_bytes() -> None:
+    with pytest.raises(Refused, match="null pointer was given for 2 bytes"):
+        write_bytes(None, b"ab")
+    write_bytes(None, b"")
 
 
 def test_types_that_no_operator_takes(library: str) -> None:
