@@ -471,6 +471,25 @@ def test_loops_that_count_are_unrolled(bound: int, most: int | None) -> None:
     assert (schedule is not None and any(schedule.reasons())) == (bound == 99)
 
 
+def test_what_grows_is_not_counted_before_the_run() -> None:
+    """The state would have 2**60 elements: how often such a loop runs is for the run to find out."""
+    body = graph(
+        [
+            constant("bound", 1 << 60, INT64),
+            node("Concat", ["s", "s"], ["s_next"], axis=0),
+            node("Size", ["s_next"], ["elements"]),
+            node("Less", ["elements", "bound"], ["again"]),
+        ],
+        [tensor("i", [], INT64), tensor("c", [], BOOL), tensor("s", [None], INT64)],
+        [tensor("again", [], BOOL), tensor("s_next", [None], INT64)],
+    )
+    for most in (1 << 40, 3):
+        nodes = [constant("most", most, INT64), constant("begin", [1], INT64)]
+        nodes += [node("Loop", ["most", "", "begin"], ["y"], body=body), node("Add", ["x", "x"], ["z"])]
+        session = InferenceSession(bytes_of(nodes, [tensor("x", [1])], [tensor("y", [None], INT64), tensor("z", [1])]))
+    np.testing.assert_array_equal(session.run(["y"], {"x": numbers(1)})[0], np.ones(8, np.int64))
+
+
 @pytest.mark.parametrize("reverse", [0, 1])
 def test_short_loops_are_unrolled(reverse: int) -> None:
     """A Scan and a Loop of few iterations in the body of another one, which so is native throughout."""

@@ -320,6 +320,8 @@ def _orders(axis: int, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 UNROLLED_NODES = 64
 """A loop whose iterations have no more nodes than this together becomes these."""
+COUNTED_ELEMENTS = 1024
+"""The elements that a tensor may have from which it follows how often a loop runs."""
 
 
 @rule("unrolled loop", Loop, Scan, equation="a loop of a few iterations = these, one after the other")
@@ -423,6 +425,9 @@ def _counted(
             wanted += by_output[value].inputs
         elif value in behind:
             wanted.append(behind[value])
+    nodes = [one for one in nodes if not needed.isdisjoint(one.outputs)]
+    if not all(_is_small(value) for one in nodes for value in one.outputs):
+        return None  # a state that grows from iteration to iteration, or is large: for the run
     for number in range(parts.first, parts.first + UNROLLED_NODES // others):
         if most is not None and number >= most:
             return range(parts.first, number) if number > parts.first else None
@@ -433,12 +438,11 @@ def _counted(
             return None if value is None else values[value] if value in values else array(value)
 
         for one in nodes:
-            if not needed.isdisjoint(one.outputs):
-                try:
-                    results = evaluate_arrays(one.operator, [of(value) for value in one.inputs])
-                except (ValueError, IndexError, ArithmeticError, TypeError):
-                    return None  # an iteration is one that the run has to refuse
-                values.update(zip(one.outputs, map(np.asarray, results), strict=False))
+            try:
+                results = evaluate_arrays(one.operator, [of(value) for value in one.inputs])
+            except (ValueError, IndexError, ArithmeticError, TypeError):
+                return None  # an iteration is one that the run has to refuse
+            values.update(zip(one.outputs, map(np.asarray, results), strict=False))
         again = of(parts.condition_out)
         if again is not None and not again.all():
             return range(parts.first, number + 1)
@@ -451,6 +455,10 @@ def _stacks(parts: Parts, rows: Sequence[Sequence[Value]], edit: Edit) -> Iterat
     for stack, axis, reverse in zip(rows, parts.row_axes, parts.rows_backwards, strict=True):
         wide = [edit.add(Unsqueeze(), row, edit.dims([axis])) for row in stack]
         yield edit.add(Concat(axis=axis), *(wide[::-1] if reverse else wide))
+
+
+def _is_small(value: Value) -> bool:
+    return _is_tensor(value) and value.type.static and value.type.elements <= COUNTED_ELEMENTS
 
 
 def _is_tensor(value: Value) -> bool:
