@@ -59,7 +59,7 @@ class Record:
     date: str | None
     """As in "2026-11-27"."""
     versions: Mapping[str, str]
-    """Of packages, by name."""
+    """The versions of packages, by name."""
     command: str | None
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]

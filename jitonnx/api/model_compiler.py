@@ -172,7 +172,7 @@ def _placement(locate: Locate, source: str | bytes, target: Path) -> Placement:
 
 
 def _external_places(source: str | bytes) -> Mapping[str, OrtExternalInitializerInfo]:
-    """By the names of initializers whose elements are in other files: the file, offset and length there."""
+    """The file, offset and length of each initializer whose elements are in other files, by its name."""
     from jitonnx.model.load import parsed
     from jitonnx.proto import TensorProto
 

@@ -86,7 +86,7 @@ class _Chunk(NamedTuple):
     are_images: list[Future[bool]]
 
     def batch(self, schema: Any) -> pyarrow.RecordBatch:
-        """Of all files, when they are decoded."""
+        """The names and pixels of all files, when they are decoded; null for those that are no images."""
         import pyarrow as pa
 
         missing = np.array([not one.result() for one in self.are_images])

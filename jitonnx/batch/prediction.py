@@ -55,15 +55,15 @@ class _BlockSize:
     def __init__(self) -> None:
         self._most = _FIRST_ROWS
         self._output_bytes = 0.0
-        """Of a row."""
+        """The bytes of a row's outputs."""
 
     def learn(self, outputs: Arrays, rows: int) -> None:
-        """Of a run."""
+        """Note what the outputs of a run of so many rows take."""
         self._output_bytes = sum(array.nbytes for array in outputs.values()) / max(1, rows)
         self._most = BLOCK_ROWS
 
     def rows(self, batch: pyarrow.RecordBatch) -> int:
-        """Of the next block of these."""
+        """The number of rows to read together next, of rows like those of `batch`."""
         return min(self._most, _rows_within(batch.nbytes / batch.num_rows + self._output_bytes))
 
 
@@ -143,7 +143,7 @@ class Settings(NamedTuple):
     keeps: bool
     """Rows that do not fit."""
     keep_columns: tuple[str, ...] | None = None
-    """Of a table's; None for all."""
+    """The columns of a table that stand in front of the outputs'; None for all."""
 
     def kept_of(self, schema: pyarrow.Schema) -> list[int]:
         """The columns of a table that stand in front of the outputs', by number.

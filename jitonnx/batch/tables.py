@@ -160,7 +160,7 @@ def _regular(column: pyarrow.Array) -> tuple[pyarrow.Array, tuple[int, ...]] | N
 
 
 def _ends(column: pyarrow.Array) -> np.ndarray:
-    """Where the lists of a column, which are of any length, begin and end among its values."""
+    """The bounds of a column's lists among its values, one more than there are lists: [rows + 1]."""
     found: np.ndarray = column.offsets.to_numpy()
     return found
 

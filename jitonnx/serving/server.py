@@ -105,8 +105,8 @@ class _Application:
         await send({"type": "http.response.body", "body": made})
 
     async def _answer(self, name: str, scope: Scope, receive: Receive) -> tuple[Any, int | None]:
-        """Of a model: JSON alone, or bytes that begin with so many of JSON. (KServe's own endpoint reads tensors of
-        bytes as lists of numbers.)"""
+        """The answer of a model to a request, JSON or bytes that begin with JSON, and how many bytes are JSON; None if
+        all are. (KServe's own endpoint reads tensors of bytes as lists of numbers.)"""
         length = next((value.decode("latin-1") for key, value in scope["headers"] if key == _JSON_LENGTH), None)
         if length is not None and not (length.isascii() and length.isdecimal()):
             raise InvalidInput(f"{INFERENCE_CONTENT_LENGTH_HEADER} is {length!r}; a number of bytes is needed")

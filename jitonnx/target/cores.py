@@ -34,9 +34,9 @@ class TileCosts(NamedTuple):
 
 
 KEEPING_TILES = TileCosts(bound=1.0, fetch=3.2, far=0.0, vector=0.15, row=0.02, load=0.0)
-"""Of cores that a third-level cache keeps up with: measured on a Zen 4."""
+"""The costs for cores that a third-level cache keeps up with: measured on a Zen 4."""
 WAITING_TILES = TileCosts(bound=0.0, fetch=2.7, far=1.5, vector=0.0, row=0.0, load=0.55)
-"""Of those that wait for it: measured on Intel's servers."""
+"""The costs for cores that wait for that cache: measured on Intel's servers."""
 
 
 class Core(NamedTuple):

@@ -23,7 +23,8 @@ class _Source(NamedTuple):
     notes: dict[str, ast.stmt]
     """The strings behind assignments that say what these mean."""
     imports: dict[str, tuple[str, str, str]]
-    """By name: the statement that imports it alone, and from where it is which name; "" of whole modules.
+    """The statement that imports a name alone, the module it is from and what it is called there, by the name; the last
+    is "" of whole modules.
 
     What comes from our modules keeps its name."""
 
