@@ -394,8 +394,9 @@ def resident() -> int:
 
 
 def measure_engines(names: list[str], counts: int | None, rounds: int, clock: Clock) -> Iterator[tuple[str, ...]]:
-    """Ray Data's pipeline from a Parquet folder to another, and Dask's over an array, with our `predict` and with a
-    function over onnxruntime that somebody writes. The clock is always that of the wall, as workers are processes."""
+    """Ray Data's pipeline from a Parquet folder to another, and Dask's over an array, with our `predict`, with a
+    function over onnxruntime that somebody writes, and with one that gives zeros, which shows what the engine takes
+    itself. The clock is always that of the wall, as workers are processes."""
     for name in names:
         case = CASES[name] if counts is None else CASES[name]._replace(rows=counts)
         with tempfile.TemporaryDirectory() as place:
@@ -414,7 +415,7 @@ def measure_engines(names: list[str], counts: int | None, rounds: int, clock: Cl
                     seconds[turn].append(time.perf_counter() - begin)
                 if not turns:
                     continue
-                rates = [case.rows / min(seconds[turn]) for turn in ("onnxruntime", "jitonnx")]
+                rates = [case.rows / min(seconds[turn]) for turn in ("onnxruntime", "jitonnx", "zeros")]
                 yield (
                     engine,
                     f"{name} ({case.rows:,})",
@@ -453,18 +454,30 @@ def by_ray(path: Path, case: Case, rows: int) -> Pipelines:
 
         def __init__(self) -> None:
             self.session = theirs(path, 1)
+            self.names = [one.name for one in self.session.get_outputs()]
 
         def __call__(self, batch: Any) -> Any:
             batch = batch.combine_chunks().to_batches()[0]
-            outputs = self.session.run(None, feeds_of(batch, case))
-            names = [one.name for one in self.session.get_outputs()]
-            return pa.table([*batch.columns, *columns_of(outputs)], [*batch.schema.names, *names])
+            return pa.table([*batch.columns, *columns_of(self.outputs(batch))], [*batch.schema.names, *self.names])
+
+        def outputs(self, batch: Any) -> list[np.ndarray]:
+            outputs: list[np.ndarray] = self.session.run(None, feeds_of(batch, case))
+            return outputs
+
+    class Zeros(Plain):
+        """The engine's own work."""
+
+        def outputs(self, batch: Any) -> list[np.ndarray]:
+            return [np.zeros((batch.num_rows, *shape), np.float32) for shape in shapes]
 
     source, target = str(path.parent / "rows"), str(path.parent / "made")
     actors = ray.data.ActorPoolStrategy(size=CPUS)
     given = {"batch_size": rows, "batch_format": "pyarrow", "num_cpus": 1, "compute": actors, "zero_copy_batch": True}
+    outputs = theirs(path, 1).run(None, feeds_of(table(case, 1).combine_chunks().to_batches()[0], case))
+    shapes = [output.shape[1:] for output in outputs]
     return {
         "onnxruntime": lambda: ray.data.read_parquet(source).map_batches(Plain, **given).write_parquet(target),
+        "zeros": lambda: ray.data.read_parquet(source).map_batches(Zeros, **given).write_parquet(target),
         "jitonnx": lambda: predict(ray.data.read_parquet(source), path, compute=actors).write_parquet(target),
     }
 
@@ -494,6 +507,9 @@ def by_dask(path: Path, case: Case, rows: int) -> Pipelines:
         cut = [block[begin : begin + rows] for begin in range(0, len(block), rows)]
         return np.concatenate([session.run(None, {"x": one})[0] for one in cut])
 
+    def zeros(block: np.ndarray) -> np.ndarray:
+        return np.zeros((len(block), *example.shape[1:]), np.float32)
+
     def total(made: Any) -> None:
         made.sum().compute()
 
@@ -507,6 +523,7 @@ def by_dask(path: Path, case: Case, rows: int) -> Pipelines:
     }
     return {
         "onnxruntime": lambda: total(x.map_blocks(plain, str(path), rows, **told)),
+        "zeros": lambda: total(x.map_blocks(zeros, **told)),
         "jitonnx": lambda: total(predict_array(x, path)),
     }
 
@@ -527,7 +544,7 @@ def seconds_of(process: int) -> float:
 
 
 HEADS = {
-    "engines": ("engine", "rows", "onnxruntime", "jitonnx", "ratio"),
+    "engines": ("engine", "rows", "onnxruntime", "jitonnx", "zeros", "ratio"),
     "memory": ("rows", "GB", "MB more at most", "seconds"),
     "server": ("model", "server with", "requests/s", "99 % within ms", "CPU µs/request"),
     "map": ("rows", THEIRS, "our loop", "jitonnx map", "ratio", "overhead", "rows, threads, beside: theirs, ours"),

@@ -31,6 +31,8 @@ class Block:
     @property
     def good(self) -> np.ndarray:
         """The places of rows without a fault."""
+        if not self.faults:
+            return np.arange(self.count)
         mask = np.ones(self.count, bool)
         mask[list(self.faults)] = False
         return np.flatnonzero(mask)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import os
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -33,6 +34,9 @@ _Result = TypeVar("_Result")
 
 _sent: dict[str, Prediction] = {}
 """Predictions that plugins have brought to this process, by digest."""
+
+_registered: weakref.WeakKeyDictionary[distributed.Client, set[str]] = weakref.WeakKeyDictionary()
+"""What clients have sent to their clusters, which give it to workers that join later, too."""
 
 
 class ModelPlugin(distributed.WorkerPlugin):  # type: ignore[misc]
@@ -145,7 +149,10 @@ def _where(prediction: Prediction) -> Prediction | str:
     client = _client()
     if client is None:
         return prediction
-    client.register_plugin(ModelPlugin(prediction))
+    known = _registered.setdefault(client, set())
+    if prediction.digest not in known:
+        client.register_plugin(ModelPlugin(prediction))
+        known.add(prediction.digest)
     return prediction.digest
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -60,20 +60,35 @@ class _Batch(NamedTuple):
     outputs: Future[Arrays]
 
 
+class _Here(Executor):
+    """An executor whose calls are done when they are handed in, by the thread that does so."""
+
+    def submit(self, call: Callable[..., Any], /, *given: Any, **named: Any) -> Future[Any]:
+        """The result, which is there."""
+        future: Future[Any] = Future()
+        try:
+            future.set_result(call(*given, **named))
+        except (Error, ValueError) as error:
+            future.set_exception(error)
+        return future
+
+
 def run_blocks(
     run: Run, blocks: Iterable[Block], rows: int, threads: int, *, pad: bool = False, keep_faults: bool = False
 ) -> Iterator[tuple[Block, Arrays]]:
     """The outputs of each block, in order: of its rows without a fault, no arrays where it has none of these.
 
-    rows: of a batch. pad: each batch has so many, the last row being repeated. keep_faults: a row with a fault, or one
-    that the model fails on, is one in the block's `faults`; otherwise RowError names it.
+    rows: of a batch. threads: that run them, 0 for the caller's own, which saves the way to another. pad: each batch
+    has so many, the last row being repeated. keep_faults: a row with a fault, or one that the model fails on, is one in
+    the block's `faults`; otherwise RowError names it.
     """
+    executor: Executor = ThreadPoolExecutor(threads, "jitonnx-batch") if threads else _Here()
     queue: deque[_Waiting] = deque()
     running: deque[_Batch] = deque()
     gathered: list[_Piece] = []
-    count, most = 0, threads * max(IN_FLIGHT, ROWS_IN_FLIGHT // rows)
+    count, most = 0, max(1, threads * max(IN_FLIGHT, ROWS_IN_FLIGHT // rows))
 
-    with ThreadPoolExecutor(threads, "jitonnx-batch") as executor:
+    with executor:
 
         def send() -> None:
             nonlocal count

@@ -107,7 +107,8 @@ def predict(  # noqa: PLR0913  (a call's options, by name)
     outputs: which are given, or a dict of columns' names by output. All by default.
     batch_rows: rows of a batch. By default as many as pay, which is measured on the first rows. A model whose batch is
         fixed is run on so many, the last ones padded.
-    threads: batches that are run beside each other. By default one for each CPU, or one for a session of yours.
+    threads: batches that are run beside each other. By default one for each CPU, or one for a session of yours; 0 runs
+        them in the thread that reads.
     on_error: "raise" ends at the first row that does not fit with RowError, which names it. "keep" goes on: tables have
         a column `error`, and nulls for what such rows lack; in the place of feeds with such a row stands a RowError.
     keep_columns: of a table's, those that stand in front of the outputs'. All by default; none is the empty list.
@@ -227,7 +228,11 @@ def _plan(settings: Settings, first: Block | None, size: _BlockSize | None = Non
             size.learn(made, count)
         return made
 
-    threads = settings.threads or (allowed_cpus() if settings.own else 1)
+    threads = settings.threads
+    if threads is None:
+        threads = allowed_cpus() if settings.own else 1
+    if threads < 0:
+        raise InvalidArgument(f"threads is {threads}; at least 0 is needed, which is the caller's own")
     rows = signature.rows or settings.batch_rows
     if rows is not None and rows < 1:
         raise InvalidArgument(f"batch_rows is {rows}; at least 1 is needed")

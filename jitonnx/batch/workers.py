@@ -49,7 +49,7 @@ class Prediction(NamedTuple):
 
     model: the ONNX file's content; its path, where it has data in other files, which every worker has to see.
     compiled: an artifact of it for any batch, b"" where sizes of a row are open.
-    digest: of all of it; what workers know it by.
+    digest: of all but what follows from it; what workers know it by.
     """
 
     model: bytes | str
@@ -78,15 +78,17 @@ def prepared(
     if isinstance(model, InferenceSession):
         raise InvalidArgument("a session cannot be sent to workers: give the model's path or its bytes")
     content: bytes | str = model if isinstance(model, bytes) else os.path.abspath(os.fspath(model))
-    session = InferenceSession(content, one_thread())
-    kept = open_settings(session, outputs, batch_rows, None, on_error, keep_columns).keep_columns
     if isinstance(content, str) and not _has_other_files(content):
         content = Path(content).read_bytes()
-    compiled = _compiled(session, batch_rows)
-    digest = hashlib.sha256(repr((columns, outputs, batch_rows, on_error, kept)).encode())
-    for part in (content if isinstance(content, bytes) else content.encode(), compiled):
-        digest.update(hashlib.sha256(part).digest())
-    return Prediction(content, compiled, columns, outputs, batch_rows, on_error, kept, digest.hexdigest())
+    kept = None if keep_columns is None else (keep_columns,) if isinstance(keep_columns, str) else tuple(keep_columns)
+    told = columns, outputs, batch_rows, on_error, kept
+    digest = hashlib.sha256(repr(told).encode() + (content if isinstance(content, bytes) else content.encode()))
+    opened = (worker.prediction for (known, _), worker in list(_workers.items()) if known == digest.hexdigest())
+    if isinstance(content, bytes) and (found := next(opened, None)) is not None:  # the same pipeline once more
+        return found
+    session = InferenceSession(content, one_thread())
+    open_settings(session, outputs, batch_rows, None, on_error, kept)
+    return Prediction(content, _compiled(session, batch_rows), *told, digest.hexdigest())
 
 
 def _has_other_files(path: str) -> bool:
@@ -112,13 +114,14 @@ def _compiled(session: InferenceSession, batch_rows: int | None) -> bytes:
 class Worker:
     """A prediction in the process that makes it. Threads of that process may share it.
 
-    threads: batches that are run beside each other for one table.
+    threads: batches that are run beside each other for one table. An engine's worker of one CPU has no other thread.
     """
 
     def __init__(self, prediction: Prediction, threads: int) -> None:
-        self._prediction = prediction
+        self.prediction = prediction
         self.session = _opened(prediction)
-        given = prediction.outputs, prediction.batch_rows, threads, prediction.on_error, prediction.keep_columns
+        own = threads if threads > 1 else 0
+        given = prediction.outputs, prediction.batch_rows, own, prediction.on_error, prediction.keep_columns
         self.settings = open_settings(self.session, *given)
         self._lock = threading.Lock()
 
@@ -129,9 +132,9 @@ class Worker:
         """
         reader = rows.combine_chunks().to_reader()
         with self._lock:  # what pays is measured once
-            self.settings = settled(self.settings, rows, self._prediction.columns)
+            self.settings = settled(self.settings, rows, self.prediction.columns)
         types = self.types if self.knows_types else None
-        return stream(reader, origin, self._prediction.columns, self.settings, types=types).read_all()
+        return stream(reader, origin, self.prediction.columns, self.settings, types=types).read_all()
 
     def array(self, feeds: Arrays, output: str) -> np.ndarray:
         """An output [rows, ...] for rows as arrays [rows, ...] by input. RowError for those that do not fit."""
@@ -156,7 +159,7 @@ class Worker:
         """What `table` has for rows of that schema. InvalidArgument where only rows tell."""
         import pyarrow as pa
 
-        map_columns(self.settings.signature, given, self._prediction.columns)
+        map_columns(self.settings.signature, given, self.prediction.columns)
         kept = [given.field(place) for place in self.settings.kept_of(given)]
         return pa.schema([*kept, *(pa.field(name, kind) for name, kind in self.types.items())], given.metadata)
 

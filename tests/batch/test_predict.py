@@ -48,7 +48,7 @@ def check(made: pa.Table, x: np.ndarray = X) -> None:
 
 @pytest.mark.parametrize("rows", ["N", "1", "7"])
 @pytest.mark.parametrize("batch_rows", [None, 1, 7])
-@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("threads", [0, 1, 3])
 def test_feeds_of_any_number_of_rows(rows: str, batch_rows: int | None, threads: int) -> None:
     if rows != "N" and batch_rows is not None:
         batch_rows = int(rows)
