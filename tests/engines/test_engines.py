@@ -18,8 +18,10 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+from jitonnx.batch import files
 from jitonnx.batch.files import map_files
 from jitonnx.batch.workers import Prediction, prepared, worker_of
+from jitonnx.support.atomic_files import replacing
 from jitonnx.tools.cli import main
 
 pytestmark = pytest.mark.engines
@@ -229,6 +231,33 @@ def test_a_worker_is_killed(engine: str, tmp_path: Path) -> None:
     found = list(module.each(Killing(tmp_path / "killed"), range(12)))
     assert (tmp_path / "killed").exists()
     assert sorted(found) == [(number, 100) for number in range(12)]
+
+
+class Dying(files._Job):
+    """A job whose first worker dies while it writes its third part, once."""
+
+    def work(self, task: Any) -> int:
+        mark = self.target.parent / "killed"
+        if task.part == 3 and not mark.exists():
+            mark.touch()
+            with replacing(self.target / "rows-00003.parquet") as file:
+                file.write(b"PAR1 and no more")
+                file.flush()
+                os.kill(os.getpid(), signal.SIGKILL)
+        return super().work(task)
+
+
+def test_a_worker_is_killed_while_it_writes(engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts are whole and there once; the half one is none."""
+    monkeypatch.setattr(files, "_Job", Dying)
+    (tmp_path / "model.onnx").write_bytes(MODEL)
+    pyarrow.parquet.write_table(rows(), tmp_path / "rows.parquet")
+    target = tmp_path / "made"
+    map_files(tmp_path / "model.onnx", tmp_path / "rows.parquet", target, part_rows=400, engine=engine)
+    assert (tmp_path / "killed").exists()
+    parts = sorted(target.glob("*.parquet"))
+    assert [path.name for path in parts] == [f"rows-{number:05}.parquet" for number in range(13)]
+    check(pa.concat_tables(map(pyarrow.parquet.read_table, parts)))
 
 
 def test_a_machine_keeps_one_compiled_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
