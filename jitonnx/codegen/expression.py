@@ -175,6 +175,7 @@ _FUNCTIONS: dict[str, Callable[..., SSAValue]] = {
     "nearest_low": ssa.nearest_low,
     "within": ssa.within,
     "quotient": simd.quotient,
+    "fma": simd.multiply_add,
     "sqrt": ssa.sqrt,
     "isnan": ssa.isnan,
     "isinf": simd.isinf,

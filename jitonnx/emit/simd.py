@@ -36,6 +36,15 @@ def quotient(number: SSAValue, step: SSAValue, factor: SSAValue) -> SSAValue:
     return fma(fma(0.0 - near, step, number), factor, near)
 
 
+def multiply_add(a: SSAValue, b: SSAValue, c: SSAValue) -> SSAValue:
+    """a * b + c of float32, rounded once; in float64 on CPUs without multiply-adds, where the product is exact and the
+    sum hardly ever rounded."""
+    if a.builder.module.target.has_multiply_adds:
+        return fma(a, b, c)
+    wide = [convert(x, types.float64) for x in (a, b, c)]
+    return convert(wide[0] * wide[1] + wide[2], types.float32)
+
+
 def _rounded(name: str, x: SSAValue) -> SSAValue:
     return x.like(llvm_intrinsic(x.builder, name, x.value.type, [x.value], x.value.type))
 

@@ -121,24 +121,24 @@ class Lookup(Operator):
 
 
 class SumOfBytes(Operator):
-    """The sums of int8 or uint8 over `axes`, which stay as size 1 if keepdims, in int32."""
+    """The sums of int8 or uint8 over `axes`, which stay as size 1 if keepdims, in int32, or in int64 if `wide`."""
 
     domain = "jitonnx"
 
     axes: tuple[int, ...]
     keepdims: bool = True
+    wide: bool = False
 
     def infer(self, context: InferenceContext, x: Value) -> TensorType:
         kept = tuple(size if axis not in self.axes else 1 for axis, size in enumerate(x.shape))
-        return TensorType(
-            DType.INT32, tuple(n for axis, n in enumerate(kept) if self.keepdims or axis not in self.axes)
-        )
+        dtype = DType.INT64 if self.wide else DType.INT32
+        return TensorType(dtype, tuple(n for axis, n in enumerate(kept) if self.keepdims or axis not in self.axes))
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
-        return np.asarray(x.sum(axis=self.axes, keepdims=self.keepdims, dtype=np.int32))
+        return np.asarray(x.sum(axis=self.axes, keepdims=self.keepdims, dtype=np.int64 if self.wide else np.int32))
 
     def lower(self, to: Lowering, x: Value) -> Value:
-        return to.emit(c.Reduce("sum", self.axes, self.keepdims), (x,), to.type)
+        return to.emit(c.Reduce("sum", self.axes, self.keepdims, self.wide), (x,), to.type)
 
 
 ROUNDED = Pointwise(expression=e.round_even(e.within(*(e.operand(position, DType.FLOAT) for position in range(3)))))

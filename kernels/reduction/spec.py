@@ -13,7 +13,7 @@ from jitonnx.target import tuning
 
 ELEMENTS = ("float32", "float64", "int32", "int64")
 BYTES = ("int8", "uint8")
-"""Elements that are widened to int32 as they are read."""
+"""Elements that are widened, to int32 or int64, as they are read."""
 KINDS = ("sum", "mean", "max", "min", "prod", "l1", "l2", "sum_square", "log_sum", "log_sum_exp")
 FLOAT_KINDS = ("l2", "log_sum", "log_sum_exp")
 ARG_KINDS = ("arg_max", "arg_min")

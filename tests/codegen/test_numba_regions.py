@@ -145,7 +145,11 @@ def test_rounding_to_integers_of_quantised_models() -> None:
     zero = e.cast(e.operand(1, DType.UINT8), DType.INT32)
     exprs = [e.nearest(inside), e.cast(e.minimum(e.maximum(e.nearest(inside) + zero, 0), 255), DType.UINT8)]
     check(
-        [*exprs, e.quotient(X, e.constant(3.0, DType.FLOAT), e.constant(1 / 3, DType.FLOAT))],
+        [
+            *exprs,
+            e.quotient(X, e.constant(3.0, DType.FLOAT), e.constant(1 / 3, DType.FLOAT)),
+            e.fma(X, e.constant(1 / 3, DType.FLOAT), e.constant(0.7, DType.FLOAT)),
+        ],
         [x, np.full(1, 7, np.uint8)],
     )
 

@@ -155,6 +155,20 @@ def test_nearest_integers(target: Target) -> None:
         )
 
 
+@pytest.mark.parametrize("target", [host(), AVX2, named("x86-64-v2")], ids=["host", "avx2", "no multiply-adds"])
+def test_multiply_adds_round_once(target: Target) -> None:
+    """Beside products that are not made part of other sums."""
+    rng = np.random.default_rng(2)
+    a = rng.integers(-128, 256, 999).astype(np.float32)
+    b, c = (rng.normal(size=999).astype(np.float32) for _ in range(2))
+    x, y, z = (e.operand(position, DType.FLOAT) for position in range(3))
+    exact = (a.astype(np.float64) * b + c).astype(np.float32)
+    assert (exact != a * b + c).any()
+    np.testing.assert_array_equal(e.evaluate(e.fma(x, y, z), [a, b, c]), exact)
+    check(e.fma(x, y, z), a, b, c, target=target, tolerance=0)
+    check(x * y + e.fma(x, y, z), a, b, c, target=target, tolerance=0)
+
+
 def test_types_meet() -> None:
     rng = np.random.default_rng(1)
     a, c = rng.integers(-9, 9, (3, 50)), rng.random(50) > 0.5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -182,14 +183,16 @@ def test_index_of_ties_and_nan(kind: str, last_index: bool) -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("stored", [np.int8, np.uint8])
-def test_bytes_are_summed_in_int32(stored: Any, target: Target) -> None:
+@pytest.mark.parametrize("widened", ["int32", "int64"])
+def test_bytes_are_summed(stored: Any, widened: str, target: Target) -> None:
     info = np.iinfo(stored)
     for shape in [(3, 7), (2, 1000), (1, 5), (2, 40, 33), (1, 300, 16), (3, 2, 5), (2, 0, 4), (40, 4)]:
         x = np.random.default_rng(len(shape)).integers(info.min, info.max + 1, shape).astype(stored)
         inner = shape[2] if len(shape) == 3 else 1
         for known in ({}, {"outer": shape[0], "length": shape[1], "x_outer": shape[1] * inner}):
             (spec,) = choose("sum", inner, np.dtype(stored).name, **known)
-            y = np.full((shape[0], inner), 7, np.int32)
+            spec = replace(spec, element=widened)
+            y = np.full((shape[0], inner), 7, widened)
             sizes = spec.given([shape[0], shape[1], inner, shape[1] * inner, inner, inner, shape[1]])
             compiled(spec, target)([x, y], sizes, spec.tasks(sizes), pieces=2)
             np.testing.assert_array_equal(y, x.sum(1, dtype=np.int32).reshape(y.shape))

@@ -144,6 +144,9 @@ def _float_operation(node: e.Expr, given: Sequence[str]) -> str | None:
         return f"{x} / {y}"
     if node.op == "quotient":
         return f"{x} / {brackets(given[1])}"
+    if node.op == "fma":
+        a, b, c = (f"np.float64({text})" for text in given)
+        return f"{kind_of}({a} * {b} + {c})"
     if node.op == "neg":
         return f"-{x}"
     if node.op == "abs":

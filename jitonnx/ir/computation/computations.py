@@ -168,7 +168,8 @@ class ReverseSequence(Computation):
 
 @dataclass(frozen=True)
 class Reduce(Computation):
-    """One operand reduced over `axes`, which stay as size 1 if keepdims. Of int8 and uint8 results are int32.
+    """One operand reduced over `axes`, which stay as size 1 if keepdims. Of int8 and uint8 results are int32, or, if
+    `wide`, int64.
 
     kind: sum, mean, max, min, prod, l1, l2, sum_square, log_sum, log_sum_exp.
     """
@@ -176,6 +177,7 @@ class Reduce(Computation):
     kind: ReductionKind
     axes: tuple[int, ...]
     keepdims: bool
+    wide: bool = False
 
 
 @dataclass(frozen=True)

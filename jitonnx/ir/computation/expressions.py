@@ -98,6 +98,7 @@ OtherOp: TypeAlias = Literal[
     "where",
     "within",
     "quotient",
+    "fma",
 ]
 Op: TypeAlias = UnaryOp | BinaryOp | OtherOp
 """What an expression does at its root."""
@@ -271,7 +272,15 @@ def quotient(number: Expr, step: Expr, factor: Expr) -> Expr:
     return _make("quotient", (number, step, factor), DType.FLOAT)
 
 
-_ROUNDS = ("nearest", "nearest_low", "quotient", "round")
+def fma(a: Expr, b: Expr, c: Expr) -> Expr:
+    """a * b + c of float32, rounded once, where a model's results hang on that. CPUs without multiply-adds, and NumPy,
+    compute it in float64, which rounds twice where a sum of more than 53 bits lies half way between two float32."""
+    if not a.dtype is b.dtype is c.dtype is DType.FLOAT:
+        raise TypeError(f"fma of {a.dtype.text}, {b.dtype.text} and {c.dtype.text}: cast them to float32 first")
+    return _make("fma", (a, b, c), DType.FLOAT)
+
+
+_ROUNDS = ("fma", "nearest", "nearest_low", "quotient", "round")
 
 
 def is_quantised(root: Expr) -> bool:
@@ -551,6 +560,9 @@ def evaluate(root: Expr, arrays: Sequence[np.ndarray], shape: Sequence[int] = ()
             values[node] = np.where(*arguments)
         elif node.op == "quotient":
             values[node] = arguments[0] / arguments[1]
+        elif node.op == "fma":
+            a, b, c = (argument.astype(np.float64) for argument in arguments)
+            values[node] = (a * b + c).astype(np.float32)
         elif node.op == "within":
             values[node] = np.minimum(np.fmax(*arguments[:2]), arguments[2])
         elif node.op == "call":

@@ -6,15 +6,19 @@ exact sums of integers, scaled afterwards.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from jitonnx.ir.computation import expressions as e
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import InferenceError, shared_attributes
+from jitonnx.ir.types import Shape
 from jitonnx.ops.composite import Parts
+from jitonnx.ops.fused import Pointwise
 from jitonnx.ops.microsoft.base import Contributed, of_type
 from jitonnx.ops.onnx.activation import LeakyRelu, Sigmoid
 from jitonnx.ops.onnx.arithmetic import Add, Div, Mul, Sub
@@ -72,14 +76,33 @@ class _Pair(Contributed):
         raise NotImplementedError
 
 
+_NUMBERS = tuple(e.operand(position, DType.FLOAT) for position in range(5))
+_FIXED = Pointwise(expression=_NUMBERS[4] - e.fma(_NUMBERS[0], _NUMBERS[1], _NUMBERS[2] * _NUMBERS[3]))
+"""The fifth operand, less the sum of the products of the first two and of the next two."""
+_SCALED_SUM = Pointwise(expression=e.fma(_NUMBERS[0], _NUMBERS[2], e.fma(_NUMBERS[1], _NUMBERS[3], _NUMBERS[4])))
+"""The first operand times the third, the second times the fourth, and the fifth."""
+
+
 class QLinearAdd(_Pair):
-    """A + B."""
+    """A + B: a multiply-add each, B first, as in onnxruntime's kernel for AVX2 (MLAS, qladd_avx2.cpp), which takes an
+    operand that is one number along the rows of the other as B."""
 
     def _combined(self, parts: Parts, a: Value, b: Value, scales: Sequence[Value], zeros: Sequence[Value]) -> Value:
-        by_a, by_b = (parts.add(Div(), scale, scales[2]) for scale in scales[:2])
-        products = (parts.add(Mul(), *pair) for pair in zip((by_a, by_b), zeros, strict=False))
-        fixed = parts.add(Sub(), zeros[2], parts.add(Add(), *products))
-        return parts.add(Add(), parts.add(Mul(), a, by_a), parts.add(Add(), parts.add(Mul(), b, by_b), fixed))
+        factors = [parts.add(Div(), scale, scales[2]) for scale in scales[:2]]
+        terms = list(zip((a, b), factors, zeros, strict=False))
+        if _is_one_along_rows(a.shape, b.shape):
+            terms.reverse()
+        (a, by_a, a_zero), (b, by_b, b_zero) = terms
+        fixed = parts.add(_FIXED, by_a, a_zero, by_b, b_zero, zeros[2])
+        return parts.add(_SCALED_SUM, a, b, by_a, by_b, fixed)
+
+
+def _is_one_along_rows(a: Shape, b: Shape) -> bool:
+    """Whether, of operands that are broadcast, a has one element along the innermost axis where either has more."""
+    for x, y in itertools.zip_longest(reversed(a), reversed(b), fillvalue=1):
+        if x != 1 or y != 1:
+            return x == 1
+    return False
 
 
 class QLinearMul(_Pair):

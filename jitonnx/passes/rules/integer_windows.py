@@ -24,6 +24,8 @@ from jitonnx.passes.rewriting import Decline, Edit, Level, Result, array, produc
 
 _MOST_SUMMED = (1 << 24) // 255
 """Bytes whose sum float32 holds, whatever they are."""
+_MOST_IN_32_BITS = ((1 << 31) - 1) // 255
+"""Bytes whose sum, less as many zero points, int32 holds."""
 
 
 @rule(
@@ -36,6 +38,8 @@ _MOST_SUMMED = (1 << 24) // 255
 def mean_of_integers(node: Node, edit: Edit) -> Result:
     """The mean of what DequantizeLinear gives, by the exact sum of the bytes, which are a quarter of what would be
     written and read as float32.
+
+    n may be open: sums are of 64 bits then, and n is worked out in each run.
 
     before: GlobalAveragePool(DequantizeLinear(x, s, z))
     after:  SumOfBytes(x) -> Add(-n z) -> Cast -> Mul(s) -> Div(n)
@@ -52,14 +56,22 @@ def mean_of_integers(node: Node, edit: Edit) -> Result:
             return None
         axes, keepdims = operator.axes_of(x, given), bool(operator.keepdims)
     count = product(x.shape[axis] for axis in axes)
-    if steps is None or not axes or not isinstance(count, int) or not 0 < count <= _MOST_SUMMED:
+    if steps is None or not axes or count == 0:
         return None
     edit.shares([numbers])
     zeros = 0 if zero is None else int(array(zero).reshape(-1)[0])  # type: ignore[union-attr]
-    sums = edit.add(SumOfBytes(axes=axes, keepdims=keepdims), x)
-    shifted = edit.add(Add(), sums, edit.constant(np.asarray(-count * zeros, np.int32)))
-    total = edit.add(Mul(), edit.add(Cast(to=int(DType.FLOAT)), shifted), edit.constant(np.asarray(steps[0])))
-    return edit.add(Div(), total, edit.constant(np.asarray(count, np.float32)))
+    to_float = Cast(to=int(DType.FLOAT))
+    if isinstance(count, int):
+        wide = count > _MOST_IN_32_BITS
+        shift = edit.constant(np.asarray(-count * zeros, np.int64 if wide else np.int32))
+        divisor = edit.constant(np.asarray(count, np.float32))
+    else:
+        wide, number = True, edit.reshape(edit.dims([count]), ())
+        shift = edit.add(Mul(), number, edit.constant(np.asarray(-zeros, np.int64)))
+        divisor = edit.add(to_float, number)
+    shifted = edit.add(Add(), edit.add(SumOfBytes(axes=axes, keepdims=keepdims, wide=wide), x), shift)
+    total = edit.add(Mul(), edit.add(to_float, shifted), edit.constant(np.asarray(steps[0])))
+    return edit.add(Div(), total, divisor)
 
 
 @rule(

@@ -83,11 +83,15 @@ def requantisation(node: Node, edit: Edit) -> Result:
         return None
     sums, factor, count = found
     with np.errstate(all="ignore"):
-        factors = np.asarray(factor / (step * count), np.float32)
+        factors = np.asarray(factor / (step * (np.float32(1) if isinstance(count, Value) else count)), np.float32)
     if not step > 0 or not np.isfinite(factors).all() or not factors.all():
         return None
     edit.shares([*activations, inner.producer])  # type: ignore[list-item]
-    y = edit.add(Mul(), sums, edit.constant(factors))
+    if isinstance(count, Value):
+        steps_of_count = edit.add(Mul(), edit.constant(np.asarray(step)), count)
+        y = edit.add(Mul(), sums, edit.add(Div(), edit.constant(factor), steps_of_count))
+    else:
+        y = edit.add(Mul(), sums, edit.constant(factors))
     for activation in reversed(activations):
         limits = [None if limit is None else edit.constant(array(limit) / step) for limit in activation.inputs[1:]]
         y = edit.add(activation.operator, y, *limits)
@@ -200,17 +204,21 @@ def _known(activation: Node) -> bool:
     return all(limit is None or scalar(limit) is not None for limit in activation.inputs[1:])
 
 
-def _product(edit: Edit, x: Value) -> tuple[Value, np.ndarray, np.float32] | None:
+def _product(edit: Edit, x: Value) -> tuple[Value, np.ndarray, np.float32 | Value] | None:
     """Sums of integers as float32, the constants that these are multiplied with, and the number that they are divided
-    by, as it is in means, if that is all that x is and nobody else reads it."""
-    count = np.float32(1)
+    by, as it is in means, if that is all that x is and nobody else reads it. The number is a value where it is one of
+    elements that a run tells."""
+    count: np.float32 | Value = np.float32(1)
     divided = producer(x, Div)
     if divided is not None:
         x, by = divided.inputs  # type: ignore[assignment]
         number = scalar(by)
-        if number is None:
+        if number is not None:
+            count = np.float32(number)
+        elif by is not None and _is_size(producer(by, Cast)):
+            count = by
+        else:
             return None
-        count = np.float32(number)
     product = producer(x, Mul)
     if product is None or not read_once(edit, x) or x.dtype is not DType.FLOAT:
         return None
@@ -223,11 +231,17 @@ def _product(edit: Edit, x: Value) -> tuple[Value, np.ndarray, np.float32] | Non
 
 
 def _whole_sums(x: Value | None) -> bool:
-    """Whether x is a product of integers or sums of bytes, or those plus constants."""
+    """Whether x is a product of integers or sums of bytes, or those plus constants or sizes."""
     added = producer(x, Add)
-    if added is not None and array(added.inputs[1]) is not None:  # type: ignore[arg-type]
+    if added is not None and added.inputs[1].contents is not None:  # type: ignore[union-attr]
         x = added.inputs[0]
     return producer(x, ConvInteger, MatMulInteger, SumOfBytes) is not None
+
+
+def _is_size(cast: Node | None) -> bool:
+    """Whether a Cast is of one number that follows from the sizes of a run."""
+    x = None if cast is None else cast.inputs[0]
+    return x is not None and x.contents is not None and x.contents.size == 1
 
 
 RULES = (

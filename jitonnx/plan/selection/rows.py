@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -378,7 +379,10 @@ def _reduce(
     outer, length, inner = loops[:3]
     x_outer, x_step, _ = loops.strides[0]
     known = {"outer": concrete(outer), "length": concrete(length), "x_outer": concrete(x_outer)}
-    *first, spec = choose_reduction(kind, concrete(inner), x.dtype.numpy.name, select_last_index=last, **known)
+    specs = choose_reduction(kind, concrete(inner), x.dtype.numpy.name, select_last_index=last, **known)
+    if specs[0].stored and not specs[0].is_index:
+        specs = [replace(spec, element=value.dtype.numpy.name) for spec in specs]
+    *first, spec = specs
     strides, rest = (x_outer, x_step), length
     for of_parts in first:
         parts = of_parts.parts

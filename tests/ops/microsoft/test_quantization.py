@@ -11,6 +11,7 @@ import pytest
 
 from tests.ops.harness import Case, check, check_refused
 from tests.ops.harness import case as any_case
+from tests.targets import on_x86_64
 
 case = partial(any_case, domain="com.microsoft", rtol=1e-4, atol=1e-5)
 RANDOM = np.random.default_rng(5)
@@ -180,6 +181,32 @@ CASES: list[Case] = [
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_quantization(case: Case) -> None:
     check(case)
+
+
+@on_x86_64
+@pytest.mark.parametrize("dtype", BYTES)
+@pytest.mark.parametrize(
+    "shapes", [((256, 256), (256, 256)), ((64, 256), (64, 1)), ((64, 1), (64, 256)), ((3, 1), (1,))]
+)
+def test_sums_are_rounded_as_by_onnxruntime(shapes: tuple[tuple[int, ...], ...], dtype: type) -> None:
+    """Scales are no powers of two, and many sums lie half way between two integers but for roundings."""
+    rng, least = np.random.default_rng(8), np.iinfo(dtype).min
+    for double in (False, True):
+        a_scale, b_scale, y_scale = rng.uniform(0.003, 0.3, 3).astype(np.float32)
+        if double:
+            b_scale, y_scale = a_scale, 2 * a_scale
+        zeros = (rng.integers(0, 256, 3) + least).astype(dtype)
+        a, b = (rng.integers(least, least + 256, shape).astype(dtype) for shape in shapes)
+        constants = (1, 2, 4, 5, 6, 7)
+        check(
+            any_case(
+                *("QLinearAdd", 1, a, a_scale, zeros[0], b, b_scale, zeros[1], y_scale, zeros[2]),
+                domain="com.microsoft",
+                constants=constants,
+                rtol=0,
+                atol=0,
+            )
+        )
 
 
 REFUSED = [

@@ -160,9 +160,9 @@ def cache_update(past: np.ndarray | None, new: np.ndarray, start: np.ndarray, *,
 # ---------------------------------------------------------------- reductions and normalisations
 
 
-def reduce(x: np.ndarray, *, kind: str, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
-    """x reduced over axes. Of int8 and uint8 it is int32; means of integers are cut off."""
-    x = x.astype(np.int32) if x.dtype.itemsize == 1 else x
+def reduce(x: np.ndarray, *, kind: str, axes: tuple[int, ...], keepdims: bool, wide: bool = False) -> np.ndarray:
+    """x reduced over axes. Of int8 and uint8 it is int32, or int64 if `wide`; means of integers are cut off."""
+    x = x.astype(np.int64 if wide else np.int32) if x.dtype.itemsize == 1 else x
     if kind in ("max", "min"):
         is_max, is_float = kind == "max", x.dtype.kind == "f"
         low, high = (-np.inf, np.inf) if is_float else (np.iinfo(x.dtype).min, np.iinfo(x.dtype).max)
