@@ -89,16 +89,20 @@ def slide(
     attributes: WindowAttributes,
     *,
     ceil_mode: bool = False,
-    undilated_pads: bool = False,
+    pooling: bool = False,
+    pads_overhang: bool = False,
 ) -> Windows:
     """The windows of Conv and the pools over an input of spatial size `size`.
 
     With ceil_mode the last window may reach over the end, but must start before the padding behind the input (as
     onnxruntime and ONNX's shape inference do, for auto_pad VALID too).
 
-    undilated_pads: for auto_pad SAME_UPPER and SAME_LOWER, dilated windows get the padding of those without dilation,
-    and there are as many as fit; where a stride is longer than a window the padding is negative: elements are left out.
-    So onnxruntime's pools do (PoolAttributes); ONNX's text pads for dilated windows, and has one for each stride.
+    pooling: as onnxruntime's pools have them (PoolAttributes). For auto_pad SAME_UPPER and SAME_LOWER, dilated windows
+    get the padding of those without dilation, and there are as many as fit; where a stride is longer than a window the
+    padding is negative: elements are left out. ONNX's text pads for dilated windows, and has one for each stride. And
+    a first window that reaches over the end by less than a stride counts, see `_overhanging`.
+
+    pads_overhang: what such a window reaches over the end becomes padding.
     """
     rank, pads, auto_pad = len(size), attributes.pads, attributes.auto_pad
     strides, dilations = attributes.steps(rank)
@@ -106,9 +110,12 @@ def slide(
     before: tuple[DimLike, ...]
     after: tuple[DimLike, ...]
     output: tuple[DimLike, ...]
-    if undilated_pads and auto_pad.startswith("SAME") and _pads_unlike_text(kernel, strides, dilations):
+    if pooling and auto_pad.startswith("SAME") and _pads_unlike_text(kernel, strides, dilations):
         before, after = _undilated_pads(size, kernel, strides, lower=auto_pad == "SAME_LOWER")
-        output = _fitting(context, size, covers, strides, before, after, ceil_mode=ceil_mode)
+        output, reached = _fitting(
+            context, size, covers, strides, (before, after), ceil_mode=ceil_mode, pooling=pooling
+        )
+        after = reached if pads_overhang else after
     elif auto_pad in ("SAME_UPPER", "SAME_LOWER"):
         output = tuple(ceil_divide(length, stride) for length, stride in zip(size, strides, strict=True))
         totals = [
@@ -120,7 +127,10 @@ def slide(
     else:
         check_auto_pad(auto_pad)
         before, after = split_pads(None if auto_pad == "VALID" else pads, rank)
-        output = _fitting(context, size, covers, strides, before, after, ceil_mode=ceil_mode)
+        output, reached = _fitting(
+            context, size, covers, strides, (before, after), ceil_mode=ceil_mode, pooling=pooling
+        )
+        after = reached if pads_overhang else after
     return Windows(tuple(kernel), strides, dilations, before, after, output)
 
 
@@ -129,26 +139,55 @@ def _fitting(
     size: Sequence[DimLike],
     covers: Sequence[DimLike],
     strides: Sequence[int],
-    before: Sequence[DimLike],
-    after: Sequence[DimLike],
+    pads: tuple[Sequence[DimLike], Sequence[DimLike]],
     *,
     ceil_mode: bool,
-) -> tuple[DimLike, ...]:
-    """How many windows there are along each axis. InferenceError if the first reaches over the end."""
-    axes = zip(size, covers, strides, before, after, strict=True)
-    output = tuple(_steps(*axis, ceil_mode=ceil_mode) for axis in axes)
-    if not all(context.demand_equal(maximum(out, 0), out) for out in output):
-        raise InferenceError(f"a window of extent {list(covers)} is larger than the padded input {list(size)}")
-    return output
+    pooling: bool,
+) -> tuple[tuple[DimLike, ...], tuple[DimLike, ...]]:
+    """How many windows there are along each axis, and the padding behind with what the first reaches over the end.
+    InferenceError where there are less than none.
+
+    pads: before and after.
+    """
+    before, after = pads
+    output: list[DimLike] = []
+    reached: list[DimLike] = []
+    for length, cover, stride, less, more in zip(size, covers, strides, before, after, strict=True):
+        room = length + less + more - cover
+        if ceil_mode:
+            count = minimum(ceil_divide(room, stride) + 1, ceil_divide(length + less, stride))
+        elif pooling and not _fits(context, room):
+            count, more = _overhanging(context, room, stride), more - room
+        else:
+            count = floor_divide(room, stride) + 1
+        if not context.demand_equal(maximum(count, 0), count):
+            raise InferenceError(
+                f"a window of extent {list(covers)} is larger than the padded input {list(size)}, padded by "
+                f"{list(before)} and {list(after)}"
+            )
+        output.append(count)
+        reached.append(more)
+    return tuple(output), tuple(reached)
 
 
-def _steps(
-    length: DimLike, cover: DimLike, stride: int, before: DimLike, after: DimLike, *, ceil_mode: bool
-) -> DimLike:
-    room = length + before + after - cover
-    if not ceil_mode:
-        return floor_divide(room, stride) + 1
-    return minimum(ceil_divide(room, stride) + 1, ceil_divide(length + before, stride))
+def _fits(context: InferenceContext, room: DimLike) -> bool:
+    """Whether a first window, behind which there is so much room, ends in the padded input; what is not certain is
+    assumed, or demanded where nothing may be."""
+    decide = context.demand_equal if context.assumptions.demands_only else context.assume_equal
+    return decide(maximum(room, 0), room)
+
+
+def _overhanging(context: InferenceContext, room: DimLike, stride: int) -> DimLike:
+    """How many windows there are of which the first reaches over the end, `room` being negative: one if it does so by
+    less than a stride.
+
+    ONNX's text rounds down, to none; its shape inference and onnxruntime divide towards 0 as C++ does. Models of images
+    that shrink rely on it: of a single pixel, windows of 2 with strides of 2 are one.
+    """
+    context.assume_equal(minimum(room, -1), room)  # the sizes at hand are such
+    if context.assume_equal(maximum(room, 1 - stride), room):
+        return 1
+    return 1 - floor_divide(0 - room, stride)
 
 
 def _pads_unlike_text(kernel: Sequence[Any], strides: Sequence[int], dilations: Sequence[int]) -> bool:

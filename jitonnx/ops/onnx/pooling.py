@@ -33,7 +33,14 @@ class _Pool(Operator):
     def _windows(self, context: InferenceContext, x: Shape) -> Windows:
         kernel = per_axis(self.kernel_shape, len(x) - 2, 1, "kernel_shape")
         given = WindowAttributes.of(self)
-        return slide(context, x[2:], kernel, given, ceil_mode=self.ceil_mode, undilated_pads=True)
+        return slide(
+            context, x[2:], kernel, given, ceil_mode=self.ceil_mode, pooling=True, pads_overhang=self.pads_overhang
+        )
+
+    @property
+    def pads_overhang(self) -> bool:
+        """Whether what a first window reaches over the end of the padded input counts as padding."""
+        return False
 
     def _type(self, context: InferenceContext, x: Value) -> TensorType:
         spatial_rank(x)
@@ -103,6 +110,10 @@ class AveragePool(_Pool):
     @classmethod
     def upgrade(cls, node: RawNode) -> None:
         node.attributes["by_columns"] = node.version < 19
+
+    @property
+    def pads_overhang(self) -> bool:
+        return self.by_columns  # MLAS divides by the number of a window's elements, wherever they are
 
     def infer(self, context: InferenceContext, x: Value) -> TensorType:
         return self._type(context, x)

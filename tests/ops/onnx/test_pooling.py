@@ -4,9 +4,12 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import onnxruntime
 import pytest
 
-from tests.ops.harness import Case, case, check, check_refused, each_version, oracle, retyped
+import jitonnx
+from jitonnx.errors import Error
+from tests.ops.harness import Case, build, case, check, check_refused, each_version, oracle, retyped
 
 RANDOM = np.random.default_rng(0)
 
@@ -131,11 +134,48 @@ def test_a_nan_is_the_maximum_of_a_window_if_it_is_the_first() -> None:
     check(case("MaxPool", 22, x, kernel_shape=[2], strides=[2], outputs=2))  # so says onnxruntime
 
 
+OVERHANGING: tuple[tuple[dict[str, Any], tuple[int, ...]], ...] = (
+    ({"kernel_shape": [5], "strides": [2]}, (4,)),
+    ({"kernel_shape": [7], "strides": [2]}, (4,)),  # by more than a stride: none
+    ({"kernel_shape": [2, 2], "strides": [2, 2]}, (1, 5)),  # what is left of a small image
+    ({"kernel_shape": [4, 5], "strides": [3, 2], "pads": [1, 0, 0, 2]}, (2, 4)),
+    ({"kernel_shape": [5, 3, 2], "strides": [2, 1, 3], "auto_pad": "VALID"}, (4, 4, 1)),
+)
+
+
+@pytest.mark.parametrize(
+    "given", [("MaxPool", 12), ("LpPool", 18), *(("AveragePool", v, i) for v in (11, 22) for i in (0, 1))], ids=str
+)
+def test_first_windows_that_reach_over_the_end(given: tuple[Any, ...]) -> None:
+    """There is one if it does so by less than a stride, as onnxruntime has it, also where a run tells the size."""
+    operator, version, *include = given
+    for attributes, size in OVERHANGING:
+        options = {**attributes, **({"count_include_pad": 1} if include == [1] else {})}
+        x = normal(2, 3, *size)
+        template = case(operator, version, x, **options)
+        (expected,) = onnxruntime.InferenceSession(build(template).SerializeToString()).run(None, {"x0": x})
+        check(case(operator, version, x, **options, expected=(expected,)))
+        session = jitonnx.InferenceSession(build(template, "open").SerializeToString())
+        larger = normal(2, 3, *(length + 5 for length in size))
+        for fed in (larger, x, larger):
+            want = expected if fed is x else oracle(case(operator, version, fed, **options), {"x0": fed})[0]
+            np.testing.assert_allclose(session.run(None, {"x0": fed})[0], want, rtol=1e-5, atol=1e-6)
+
+
+def test_a_window_that_a_fed_image_does_not_hold() -> None:
+    model = build(case("MaxPool", 12, normal(1, 1, 9), kernel_shape=[8], strides=[2]), "open").SerializeToString()
+    with pytest.raises(Error, match=r"MaxPool node 'node'.*window of extent \[8\].*\[3\], padded by \[0\] and \[0\]"):
+        jitonnx.InferenceSession(model).run(None, {"x0": normal(1, 1, 3)})
+
+
 @pytest.mark.parametrize(
     ("refused", "text"),
     [
         (case("MaxPool", 22, IMAGE, kernel_shape=[3]), "kernel_shape .* 2 entries"),
-        (case("MaxPool", 22, IMAGE, kernel_shape=[9, 9]), "larger than the padded input"),
+        (
+            case("MaxPool", 22, IMAGE, kernel_shape=[9, 9], pads=[1, 0, 0, 0]),
+            r"window of extent \[9, 9\] is larger than the padded input \[\d, \d\], padded by \[1, 0\] and \[0, 0\]",
+        ),
         (case("MaxPool", 22, normal(2, 3), kernel_shape=[1]), "no spatial axes"),
         (case("MaxPool", 22, IMAGE), "Required attribute 'kernel_shape' is missing"),
         (case("LpPool", 22, IMAGE, kernel_shape=[2, 2], p=0), "p is 0"),
