@@ -177,8 +177,10 @@ def _is_computed(node: Node, known: Known) -> bool:
 
 def _take(node: Node, known: Known, shape: Shape) -> HostFunction | None:
     axis = node.operator.axis if isinstance(node.operator, Gather) else -1
-    places = known[1]
-    if known[0] is not None or places is None:
+    table, places = known
+    if table is not None and places is None and isinstance(node.operator, ArrayFeatureExtractor):
+        return _named(table, shape)
+    if table is not None or places is None:
         return None
     assert node.inputs[0] is not None
     rank = len(node.inputs[0].shape)
@@ -195,6 +197,28 @@ def _take(node: Node, known: Known, shape: Shape) -> HostFunction | None:
     return lambda x: x.take(places, axis).reshape(shape)
 
 
+def _named(table: np.ndarray, shape: Shape) -> HostFunction | None:
+    """A function of places in a table of one row."""
+    if table.size != table.shape[-1]:
+        return None
+    row, empty, dtype = table.ravel(), np.empty, table.dtype
+    values = row.tolist()
+
+    def named(places: np.ndarray) -> np.ndarray:
+        if places.size == 1:
+            place = places.item()
+            if place < 0:
+                raise IndexError(place)
+            y = empty(shape, dtype)
+            y.fill(values[place])
+            return y
+        if places.size and places.min() < 0:
+            raise IndexError(places.min())
+        return row.take(places).reshape(shape)
+
+    return named
+
+
 def _zip_map(operator: ZipMap) -> HostFunction:
     order, names = operator.order()
     in_order, count = order == sorted(order), len(names)
@@ -203,6 +227,8 @@ def _zip_map(operator: ZipMap) -> HostFunction:
     def zipped(x: np.ndarray) -> list[dict[Any, float]]:
         if x.shape[-1] != count:
             raise ValueError(f"rows of {x.shape[-1]} scores for {count} labels")
+        if x.size == count:
+            return [dict(zip(names, (x if in_order else x[..., order]).ravel().tolist(), strict=True))]
         rows = x.reshape(-1, count)
         maps = [empty.copy() for _ in range(len(rows))]
         for name, column in zip(names, (rows if in_order else rows[:, order]).T.tolist(), strict=True):

@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -396,9 +396,9 @@ class Schedule:
         values, bound = self._results(inputs, sizes, times, begun)
         return [array_of(value, values, bound) for value in self.outputs]
 
-    def settled_programs(self, sizes: Mapping[str, int]) -> dict[int, Callable[[list[Any]], list[Any]]] | None:
-        """What runs each native step for these sizes, by its number, where steps are such and plain host nodes, some of
-        each sort or all on the host, and no run tells further sizes; else None."""
+    def settled_programs(self, sizes: Mapping[str, int]) -> dict[int, RunnableProgram] | None:
+        """The program of each native step for these sizes, by its number, where steps are such and plain host nodes,
+        some of each sort or all on the host, and no run tells further sizes; else None."""
         plain = all(type(step) in (NativeStep, HostStep) and not getattr(step, "bodies", ()) for step in self.steps)
         if not plain or self.told or self._given or not any(isinstance(step, HostStep) for step in self.steps):
             return None
@@ -409,7 +409,7 @@ class Schedule:
             for assumed in self._assumed:
                 if assumed is not None:
                     assumed(sizes)
-            return {number: step.program(sizes).run for number, step in native.items()}
+            return {number: step.program(sizes) for number, step in native.items()}
         except (AssumptionError, OutOfBounds):
             return None
 

@@ -88,8 +88,23 @@ def labelled() -> bytes:
     return model(nodes, [NUMBERS], ["l", "p", "z"])
 
 
+def named() -> bytes:
+    """Labels by computed places of a table, scores of labels in no order, and a native step of two inputs."""
+    nodes = [
+        helper.make_node("ArgMax", ["f"], ["m"], axis=1),
+        ml("ArrayFeatureExtractor", ["classes", "m"], ["a"]),
+        helper.make_node("Reshape", ["a", "s"], ["l"]),
+        ml("ZipMap", ["f"], ["z"], classlabels_strings=["rose", "lily", "iris"]),
+        ml("LabelEncoder", ["x"], ["c"], keys_strings=VALUES[:3], values_floats=[0.5, 1.5, 2.5], default_float=-1.0),
+        helper.make_node("Add", ["c", "f"], ["y"]),
+    ]
+    classes = np.array(["rose", "lily", "iris"], object)
+    return model(nodes, [TEXTS, NUMBERS], ["l", "z", "y", "c"], classes=classes, s=np.int64([-1]))
+
+
 MODELS = {
     "columns": columns(),
+    "named": named(),
     "encoders": encoders(),
     "labelled": labelled(),
     **{mode: counted(mode) for mode in ("TF", "IDF", "TFIDF")},
