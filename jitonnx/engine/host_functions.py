@@ -18,6 +18,7 @@ import numpy as np
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Node
 from jitonnx.ir.operator import Operator
+from jitonnx.ops.microsoft.text import Tokenizer
 from jitonnx.ops.ml.features import ArrayFeatureExtractor
 from jitonnx.ops.ml.labels import CategoryMapper, LabelEncoder, OneHotEncoder
 from jitonnx.ops.ml.maps import ZipMap
@@ -25,7 +26,7 @@ from jitonnx.ops.onnx.concat_split import Concat
 from jitonnx.ops.onnx.gather import Gather
 from jitonnx.ops.onnx.shape import Flatten, Reshape, Squeeze, Unsqueeze
 from jitonnx.ops.onnx.slice import Slice
-from jitonnx.ops.onnx.text import TfIdfVectorizer
+from jitonnx.ops.onnx.text import StringNormalizer, TfIdfVectorizer
 from jitonnx.runtime import strings
 
 HostFunction: TypeAlias = Callable[..., Any]
@@ -36,10 +37,15 @@ Shape: TypeAlias = "tuple[int, ...]"
 
 
 def host_function(node: Node, known: Known, shape: Shape | None) -> HostFunction | None:
-    """What evaluates a node; None where only `evaluate` does. shape: that of its output, None if it is no tensor."""
-    if isinstance(node.operator, ZipMap):
-        return _zip_map(node.operator)
-    make = _MAKERS.get(type(node.operator))
+    """What evaluates a node; None where only `evaluate_node` does. shape: that of its output, None if it is no tensor,
+    or not known before the run."""
+    operator = node.operator
+    if isinstance(operator, ZipMap):
+        return _zip_map(operator)
+    if isinstance(operator, StringNormalizer | Tokenizer) or (shape is None and isinstance(operator, Flatten)):
+        evaluate: HostFunction = operator.evaluate
+        return evaluate
+    make = _MAKERS.get(type(operator))
     return None if make is None or shape is None or len(node.outputs) != 1 else make(node, known, shape)
 
 

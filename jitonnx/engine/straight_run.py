@@ -8,7 +8,7 @@ something, the schedule is run as ever, which tells what is the matter.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,6 +18,7 @@ from jitonnx.engine.interpreter import evaluate_node, known
 from jitonnx.engine.programs import RunnableProgram
 from jitonnx.engine.schedule import HostStep, Schedule, Step
 from jitonnx.ir import dims
+from jitonnx.ir.dims import DimLike
 from jitonnx.ir.graph import Node, Value
 from jitonnx.support.cancellation import check_end
 
@@ -81,7 +82,7 @@ class StraightRun:
     def _place(self, value: Value) -> int:
         """The place of a value that is read."""
         if value not in self._places:
-            if value.constant is None and value.contents is None:
+            if value.constant is None and (value.contents is None or not self._knows(value.contents.flat)):
                 raise NotStraight(f"{value.name!r} is not there")
             self._add(value, known(value, self._sizes))
         return self._places[value]
@@ -92,9 +93,14 @@ class StraightRun:
         return place
 
     def _shape(self, value: Value) -> tuple[int, ...] | None:
-        """The shape of a value; None if it is no tensor of known rank."""
+        """The shape of a value; None if it is no tensor, or only a run tells it."""
         shape = value.type.shape
-        return None if shape is None else tuple([dims.evaluate(dim, self._sizes) for dim in shape])
+        if shape is None or not self._knows(shape):
+            return None
+        return tuple([dims.evaluate(dim, self._sizes) for dim in shape])
+
+    def _knows(self, sizes: Iterable[DimLike]) -> bool:
+        return all(dims.variables(size) <= self._sizes.keys() for size in sizes)
 
     def _native(self, step: Step, program: RunnableProgram) -> _Step:
         run = program.run_from([self._place(value) for value in step.inputs])
@@ -133,7 +139,7 @@ class StraightRun:
 
         def do(values: list[Any]) -> bool:
             values[target] = array = function(*[values[place] for place in sources])
-            return bool(array.shape == shape)
+            return shape is None or bool(array.shape == shape)
 
         return do
 
