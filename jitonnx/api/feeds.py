@@ -81,6 +81,10 @@ def read(value: Any, declared: Declaration) -> np.ndarray:
         raise RuntimeException(f"There is not enough memory for a copy of input {declared.name!r}: {error}") from error
 
 
+_IN_PLACE = 0x0101
+"""The bits of `flags.num` of an array that is C-contiguous and aligned."""
+
+
 class PlainInputs:
     """A quick test whether feeds are what most are: a dict of arrays that can be used as they are.
 
@@ -88,7 +92,8 @@ class PlainInputs:
     """
 
     def __init__(self, declared: Sequence[Declaration]) -> None:
-        self._expected: list[tuple[str, np.dtype[Any], int, list[tuple[int, int]]]] | None = []
+        self._expected: list[tuple[str, np.dtype[Any], tuple[int, ...] | None, int, list[tuple[int, int]]]] | None = []
+        """Of each input its name, type, shape (None if an axis is open), rank, and the sizes that axes are to have."""
         self._are_strings: StringCheck | None = None
         for entry in declared:
             if entry.dtype is None or entry.shape is None:
@@ -99,7 +104,8 @@ class PlainInputs:
 
                 self._are_strings = StringCheck()
             fixed = [(axis, dim) for axis, dim in enumerate(entry.shape) if isinstance(dim, int)]
-            self._expected.append((entry.name, entry.dtype.numpy, len(entry.shape), fixed))
+            whole = tuple([size for _, size in fixed]) if len(fixed) == len(entry.shape) else None
+            self._expected.append((entry.name, entry.dtype.numpy, whole, len(entry.shape), fixed))
 
     @property
     def possible(self) -> bool:
@@ -112,16 +118,17 @@ class PlainInputs:
         if expected is None or type(feeds) is not dict or len(feeds) != len(expected):
             return None
         arrays = []
-        for name, dtype, rank, fixed in expected:
+        for name, dtype, whole, rank, fixed in expected:
             array = feeds.get(name)
-            if type(array) is not np.ndarray or array.ndim != rank or array.dtype != dtype:
+            if type(array) is not np.ndarray or (array.dtype is not dtype and array.dtype != dtype):
                 return None
-            flags = array.flags
-            if not (flags.c_contiguous and flags.aligned):
+            if array.flags.num & _IN_PLACE != _IN_PLACE:
                 return None
-            for axis, size in fixed:
-                if array.shape[axis] != size:
+            if whole is not None:
+                if array.shape != whole:
                     return None
+            elif array.ndim != rank or any([array.shape[axis] != size for axis, size in fixed]):
+                return None
             arrays.append(array)
         return arrays if self._are_strings is None else _with_strings(arrays, self._are_strings)
 

@@ -18,6 +18,7 @@ import numpy as np
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Node
 from jitonnx.ir.operator import Operator
+from jitonnx.ops.microsoft.text import Tokenizer
 from jitonnx.ops.ml.features import ArrayFeatureExtractor
 from jitonnx.ops.ml.labels import CategoryMapper, LabelEncoder, OneHotEncoder
 from jitonnx.ops.ml.maps import ZipMap
@@ -25,7 +26,7 @@ from jitonnx.ops.onnx.concat_split import Concat
 from jitonnx.ops.onnx.gather import Gather
 from jitonnx.ops.onnx.shape import Flatten, Reshape, Squeeze, Unsqueeze
 from jitonnx.ops.onnx.slice import Slice
-from jitonnx.ops.onnx.text import TfIdfVectorizer
+from jitonnx.ops.onnx.text import StringNormalizer, TfIdfVectorizer
 from jitonnx.runtime import strings
 
 HostFunction: TypeAlias = Callable[..., Any]
@@ -36,10 +37,15 @@ Shape: TypeAlias = "tuple[int, ...]"
 
 
 def host_function(node: Node, known: Known, shape: Shape | None) -> HostFunction | None:
-    """What evaluates a node; None where only `evaluate` does. shape: that of its output, None if it is no tensor."""
-    if isinstance(node.operator, ZipMap):
-        return _zip_map(node.operator)
-    make = _MAKERS.get(type(node.operator))
+    """What evaluates a node; None where only `evaluate_node` does. shape: that of its output, None if it is no tensor,
+    or not known before the run."""
+    operator = node.operator
+    if isinstance(operator, ZipMap):
+        return _zip_map(operator)
+    if isinstance(operator, StringNormalizer | Tokenizer) or (shape is None and isinstance(operator, Flatten)):
+        evaluate: HostFunction = operator.evaluate
+        return evaluate
+    make = _MAKERS.get(type(operator))
     return None if make is None or shape is None or len(node.outputs) != 1 else make(node, known, shape)
 
 
@@ -177,8 +183,10 @@ def _is_computed(node: Node, known: Known) -> bool:
 
 def _take(node: Node, known: Known, shape: Shape) -> HostFunction | None:
     axis = node.operator.axis if isinstance(node.operator, Gather) else -1
-    places = known[1]
-    if known[0] is not None or places is None:
+    table, places = known
+    if table is not None and places is None and isinstance(node.operator, ArrayFeatureExtractor):
+        return _named(table, shape)
+    if table is not None or places is None:
         return None
     assert node.inputs[0] is not None
     rank = len(node.inputs[0].shape)
@@ -195,6 +203,28 @@ def _take(node: Node, known: Known, shape: Shape) -> HostFunction | None:
     return lambda x: x.take(places, axis).reshape(shape)
 
 
+def _named(table: np.ndarray, shape: Shape) -> HostFunction | None:
+    """A function of places in a table of one row."""
+    if table.size != table.shape[-1]:
+        return None
+    row, empty, dtype = table.ravel(), np.empty, table.dtype
+    values = row.tolist()
+
+    def named(places: np.ndarray) -> np.ndarray:
+        if places.size == 1:
+            place = places.item()
+            if place < 0:
+                raise IndexError(place)
+            y = empty(shape, dtype)
+            y.fill(values[place])
+            return y
+        if places.size and places.min() < 0:
+            raise IndexError(places.min())
+        return row.take(places).reshape(shape)
+
+    return named
+
+
 def _zip_map(operator: ZipMap) -> HostFunction:
     order, names = operator.order()
     in_order, count = order == sorted(order), len(names)
@@ -203,6 +233,8 @@ def _zip_map(operator: ZipMap) -> HostFunction:
     def zipped(x: np.ndarray) -> list[dict[Any, float]]:
         if x.shape[-1] != count:
             raise ValueError(f"rows of {x.shape[-1]} scores for {count} labels")
+        if x.size == count:
+            return [dict(zip(names, (x if in_order else x[..., order]).ravel().tolist(), strict=True))]
         rows = x.reshape(-1, count)
         maps = [empty.copy() for _ in range(len(rows))]
         for name, column in zip(names, (rows if in_order else rows[:, order]).T.tolist(), strict=True):

@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -396,20 +396,21 @@ class Schedule:
         values, bound = self._results(inputs, sizes, times, begun)
         return [array_of(value, values, bound) for value in self.outputs]
 
-    def settled_programs(self, sizes: Mapping[str, int]) -> dict[int, Callable[[list[Any]], list[Any]]] | None:
-        """What runs each native step for these sizes, by its number, where steps are such and plain host nodes, some of
-        each sort or all on the host, and no run tells further sizes; else None."""
+    def settled_programs(self, sizes: Mapping[str, int]) -> dict[int, RunnableProgram] | None:
+        """The program of each native step for these sizes, by its number, where steps are such and plain host nodes,
+        some of each sort or all on the host, and no step needs further sizes that a run tells; else None."""
         plain = all(type(step) in (NativeStep, HostStep) and not getattr(step, "bodies", ()) for step in self.steps)
-        if not plain or self.told or self._given or not any(isinstance(step, HostStep) for step in self.steps):
+        if not plain or self._given or not any(isinstance(step, HostStep) for step in self.steps):
             return None
         native = {number: step for number, step in enumerate(self.steps) if isinstance(step, NativeStep)}
-        if any(step.counted for step in native.values()):
+        assumed = [one for one in (*self._assumed, self._assumed_at_last) if one is not None]
+        needed = set().union(*(step.names for step in native.values()), *(one.names for one in assumed))
+        if any(step.counted for step in native.values()) or not needed <= sizes.keys():
             return None
         try:
-            for assumed in self._assumed:
-                if assumed is not None:
-                    assumed(sizes)
-            return {number: step.program(sizes).run for number, step in native.items()}
+            for one in assumed:
+                one(sizes)
+            return {number: step.program(sizes) for number, step in native.items()}
         except (AssumptionError, OutOfBounds):
             return None
 
@@ -539,11 +540,11 @@ class _Assumed:
 
     def __init__(self, pairs: Sequence[tuple[DimLike, DimLike]]) -> None:
         self.pairs = pairs
-        self._names = sorted(set().union(*(dims.variables(dim) for pair in pairs for dim in pair)))
+        self.names = sorted(set().union(*(dims.variables(dim) for pair in pairs for dim in pair)))
         self._passed: dict[tuple[int, ...], None] = {}
 
     def __call__(self, sizes: Mapping[str, int]) -> None:
-        key = tuple([sizes[name] for name in self._names])
+        key = tuple([sizes[name] for name in self.names])
         if key in self._passed:
             return
         for a, b in self.pairs:

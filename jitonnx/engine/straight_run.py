@@ -8,15 +8,17 @@ something, the schedule is run as ever, which tells what is the matter.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from jitonnx.engine.host_functions import RESHAPES, host_function, shapes_freely
 from jitonnx.engine.interpreter import evaluate_node, known
+from jitonnx.engine.programs import RunnableProgram
 from jitonnx.engine.schedule import HostStep, Schedule, Step
 from jitonnx.ir import dims
+from jitonnx.ir.dims import DimLike
 from jitonnx.ir.graph import Node, Value
 from jitonnx.support.cancellation import check_end
 
@@ -35,14 +37,14 @@ class StraightRun:
     programs: what runs the native segments, by the number of the step.
     """
 
-    def __init__(
-        self, schedule: Schedule, sizes: Mapping[str, int], programs: Mapping[int, Callable[[list[Any]], list[Any]]]
-    ) -> None:
+    def __init__(self, schedule: Schedule, sizes: Mapping[str, int], programs: Mapping[int, RunnableProgram]) -> None:
         self._sizes = sizes
         self._places: dict[Value, int] = {value: place for place, value in enumerate(schedule.inputs)}
         self._rest: list[Any] = []
         """What the list has behind the inputs: constants, and None for what steps give."""
         self._count = len(schedule.inputs)
+        self._fresh: set[int] = set()
+        """The places of what native steps give: each new memory, dense."""
         self._steps: list[_Step] = []
         self._reshaped = _reshaped_alone(schedule)
         for number, step in enumerate(schedule.steps):
@@ -54,6 +56,7 @@ class StraightRun:
                     raise NotStraight(f"a run shows the ranks of what {step.host.node.name!r} reads")
                 self._steps.append(self._host(step.host.node, step.ranks))
         self._outputs = [self._place(value) for value in schedule.outputs]
+        self._unsure = [(number, place) for number, place in enumerate(self._outputs) if place not in self._fresh]
         if len(set(self._outputs)) < len(self._outputs):
             raise NotStraight("an output is another one, too")
 
@@ -67,20 +70,19 @@ class StraightRun:
                     return None
         except _MET:
             return None
-        outputs = []
-        for place in self._outputs:
-            array = values[place]
+        outputs = [values[place] for place in self._outputs]
+        for number, place in self._unsure:
+            array = outputs[number]
             if type(array) is np.ndarray and (
                 place < self._count or array.base is not None or not array.flags.carray or _is_one(array, inputs)
             ):
-                array = array.copy(order="C")
-            outputs.append(array)
+                outputs[number] = array.copy(order="C")
         return outputs
 
     def _place(self, value: Value) -> int:
         """The place of a value that is read."""
         if value not in self._places:
-            if value.constant is None and value.contents is None:
+            if value.constant is None and (value.contents is None or not self._knows(value.contents.flat)):
                 raise NotStraight(f"{value.name!r} is not there")
             self._add(value, known(value, self._sizes))
         return self._places[value]
@@ -91,17 +93,23 @@ class StraightRun:
         return place
 
     def _shape(self, value: Value) -> tuple[int, ...] | None:
-        """The shape of a value; None if it is no tensor of known rank."""
+        """The shape of a value; None if it is no tensor, or only a run tells it."""
         shape = value.type.shape
-        return None if shape is None else tuple([dims.evaluate(dim, self._sizes) for dim in shape])
+        if shape is None or not self._knows(shape):
+            return None
+        return tuple([dims.evaluate(dim, self._sizes) for dim in shape])
 
-    def _native(self, step: Step, run: Callable[[list[Any]], list[Any]]) -> _Step:
-        sources = [self._place(value) for value in step.inputs]
+    def _knows(self, sizes: Iterable[DimLike]) -> bool:
+        return all(dims.variables(size) <= self._sizes.keys() for size in sizes)
+
+    def _native(self, step: Step, program: RunnableProgram) -> _Step:
+        run = program.run_from([self._place(value) for value in step.inputs])
         targets = [self._add(value) for value in step.outputs]
+        self._fresh.update(targets)
+        first, end = targets[0], targets[-1] + 1
 
         def do(values: list[Any]) -> bool:
-            for target, array in zip(targets, run([values[place] for place in sources]), strict=True):
-                values[target] = array
+            values[first:end] = run(values)
             return True
 
         return do
@@ -131,7 +139,7 @@ class StraightRun:
 
         def do(values: list[Any]) -> bool:
             values[target] = array = function(*[values[place] for place in sources])
-            return bool(array.shape == shape)
+            return shape is None or bool(array.shape == shape)
 
         return do
 

@@ -8,7 +8,8 @@ Patterns are those of strangers' models, so their size is bounded (`MOST_NODES`,
 
 Our own, as `re` backtracks, for times that grow exponentially with a text, and the package google-re2 is not on every
 machine. Where it can be imported it matches, in native code; which patterns are refused is said here alone, so that no
-model is right or refused by what is installed.
+model is right or refused by what is installed. Patterns for which `re` never goes back, as of most tokenizers of words,
+are left to it (`PlainExpression`).
 
 What only backtracking can do (references to groups, looking ahead and behind) is refused as RE2 refuses it. So are
 `\\pN` and `\\C`, the flag U and what RE2's limits forbid.
@@ -66,6 +67,9 @@ MOST_NESTED = 100
 """Groups in each other, which functions that call themselves follow."""
 MOST_NODES = 100_000
 """Places of an automaton, in which a piece that is counted stands as often as it may occur."""
+_MOST_PLAIN = 8
+"""Characters that a match of a pattern has to have which `re` is asked for, at the most: it may look at so many in vain
+at each place of a text."""
 _MOST_KEPT = 1 << 18
 """Places in the sets that a machine keeps, after which it begins anew."""
 
@@ -76,7 +80,11 @@ _GROUP = re.compile(r"\(\?(?:P?<(?P<name>\w+)>|(?P<flags>[a-zA-Z]*(?:-[a-zA-Z]+)
 @functools.lru_cache(64)
 def compiled(pattern: str) -> Expression:
     """The expression for a pattern in RE2's syntax. ValueError for what is not, or is too large."""
-    own, library = Automaton(_Parser(pattern).tree()), library_found()
+    tree = _Parser(pattern).tree()
+    plain = _plain(tree)
+    if plain is not None:
+        return PlainExpression(plain)
+    own, library = Automaton(tree), library_found()
     if library is None:
         return own
     options = library.Options()
@@ -103,10 +111,33 @@ class Expression(Protocol):
         """Whether the text as a whole matches."""
         ...
 
+    def found(self, text: str) -> list[str]:
+        """What matches, from left to right, as of `spans`."""
+        ...
+
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
         """The begin and end of each match, from left to right: the first that there is behind the one before, and of
         those that begin there the one that the pattern prefers."""
         ...
+
+
+class PlainExpression:
+    """Python's, of a pattern that it matches as RE2 does and in time that grows with the text alone (`_plain`)."""
+
+    def __init__(self, pattern: re.Pattern[str]) -> None:
+        self._pattern = pattern
+
+    def fullmatch(self, text: str) -> bool:
+        """See `Expression`."""
+        return self._pattern.fullmatch(text) is not None
+
+    def found(self, text: str) -> list[str]:
+        """See `Expression`."""
+        return self._pattern.findall(text)  # it has no groups
+
+    def spans(self, text: str) -> Iterator[tuple[int, int]]:
+        """See `Expression`."""
+        return map(re.Match.span, self._pattern.finditer(text))
 
 
 class LibraryExpression:
@@ -118,6 +149,10 @@ class LibraryExpression:
     def fullmatch(self, text: str) -> bool:
         """See `Expression`."""
         return self._pattern.fullmatch(text) is not None
+
+    def found(self, text: str) -> list[str]:
+        """See `Expression`."""
+        return [text[start:end] for start, end in self.spans(text)]
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
         """See `Expression`."""
@@ -144,6 +179,10 @@ class Automaton:
                 return False
             state = behind
         return self._whole.move(state, "")[0]
+
+    def found(self, text: str) -> list[str]:
+        """See `Expression`."""
+        return [text[start:end] for start, end in self.spans(text)]
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
         """See `Expression`."""
@@ -217,6 +256,22 @@ Tree: TypeAlias = "Character | Edge | Sequence | Choice | Repeat"
 
 _MATCH = 0
 """The place where an automaton has matched."""
+
+
+def _plain(tree: Tree) -> re.Pattern[str] | None:
+    """The tree for `re` where that does not have to go back: a few characters, of which the last may be repeated."""
+    parts = tree.parts if isinstance(tree, Sequence) else (tree,)
+    *before, last = parts or (tree,)
+    repeated = last if isinstance(last, Repeat) else Repeat(last, 1, 1, lazy=False)
+    characters = [*before, repeated.part]
+    if repeated.lazy or not 1 <= repeated.least <= _MOST_PLAIN or len(parts) > _MOST_PLAIN:
+        return None
+    tests = [one.test for one in characters if isinstance(one, Character)]
+    flags = {test.flags for test in tests}
+    if len(tests) < len(characters) or len(flags) != 1 or flags.copy().pop() & re.IGNORECASE:
+        return None
+    count = f"{{{repeated.least},{'' if repeated.most is None else repeated.most}}}"
+    return re.compile("".join(test.pattern for test in tests) + count, flags.pop())
 
 
 class _State:

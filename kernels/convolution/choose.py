@@ -196,6 +196,21 @@ def choose_depthwise_planes(
     return spec
 
 
+def least_planar_width(
+    kernel: tuple[int, int], strides: tuple[int, int], dilations: tuple[int, int], target: Target
+) -> int:
+    """The columns of a result from which on `choose_depthwise_planes` chooses a kernel, but for the fewest widths; 0
+    where it does for all, or for none."""
+    widths = range(1, 8 * target.lanes(4))
+    planar = [
+        choose_depthwise_planes(kernel, strides, dilations, (None, width), target) is not None for width in widths
+    ]
+    if not any(planar):
+        return 0
+    below = min(range(len(widths)), key=lambda below: sum(planar[:below]) + planar[below:].count(False))
+    return widths[below] if below else 0
+
+
 def _read_taps(shape: ConvolutionShape) -> list[float]:
     """Taps along both axes that an output reads on average, those that read padding left out if dilation is wide."""
 

@@ -269,6 +269,34 @@ def test_depthwise_convolution_of_planes(
         assert any(label.startswith("copy") for label in labels(session)) != planar
 
 
+@pytest.mark.parametrize("images", [1, "n"])
+@pytest.mark.parametrize("gated", [True, False])
+@pytest.mark.parametrize(("kernel", "step"), [((3, 3), 1), ((5, 3), 2), ((7, 7), 1)])
+def test_depthwise_convolution_of_planes_of_open_width(
+    kernel: tuple[int, int], step: int, gated: bool, images: int | str
+) -> None:
+    """Narrow images are done channels-last between copies, wide ones as planes: which, each run tells."""
+    weights, bias = data(1, CHANNELS, 1, *kernel), data(2, CHANNELS)
+    pads = [kernel[0] // 2, kernel[1] // 2] * 2
+    nodes = [
+        node("Conv", ["x", "weights", "bias"], ["c"], strides=[step] * 2, pads=pads, group=CHANNELS),
+        node("Mul", ["c", "gate"], ["g"]) if gated else node("Identity", ["c"], ["g"]),
+        node("Relu", ["g"], ["y"]),
+    ]
+    inputs = [tensor("x", [images, CHANNELS, "h", "w"]), *([tensor("gate", [1, CHANNELS, 1, 1])] * gated)]
+    session = jitonnx.InferenceSession(model(nodes, inputs, [tensor("y", None)], {"weights": weights, "bias": bias}))
+    planes = [label for label in labels(session) if not label.startswith("copy")]
+    assert len(planes) == 2 and len(labels(session)) == 4
+    for count in (1, 3, 0) if images == "n" else (images,):
+        for size in [(7, 7), (6, 37), (1, 1), (40, 12), (5, 70), (9, 16), (7, 7)]:
+            x, gate = data(3, count, CHANNELS, *size), data(5, 1, CHANNELS, 1, 1) if gated else np.float32(1)
+            (y,) = session.run(None, {"x": x, **({"gate": gate} if gated else {})})
+            wide = Conv(strides=(step,) * 2, pads=tuple(pads), group=CHANNELS).evaluate(
+                x.astype(float), weights.astype(float), bias.astype(float)
+            )
+            np.testing.assert_allclose(y, np.maximum(wide * gate, 0), rtol=1e-4, atol=1e-4)
+
+
 def test_pointwise_convolution_of_planes_with_a_residual_that_lies_otherwise() -> None:
     """A channels-last residual is copied into planes for the epilogue."""
     weights, x, residual = data(1, OUTPUTS, CHANNELS, 1, 1), data(2, 2, CHANNELS, *IMAGE), data(3, 2, *IMAGE, OUTPUTS)

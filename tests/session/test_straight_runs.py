@@ -26,7 +26,8 @@ def model(nodes: list[Any], inputs: list[Any], outputs: list[str], **constants: 
     initializers = [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()]
     results = [helper.make_empty_tensor_value_info(name) for name in outputs]
     graph = helper.make_graph(nodes, "g", inputs, results, initializers)
-    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("ai.onnx.ml", 3)]
+    domains = {"": 18, "ai.onnx.ml": 3, "com.microsoft": 1}
+    opsets = [helper.make_opsetid(domain, version) for domain, version in domains.items()]
     made = helper.make_model(graph, opset_imports=opsets, ir_version=9)
     return shape_inference.infer_shapes(made).SerializeToString()
 
@@ -88,8 +89,45 @@ def labelled() -> bytes:
     return model(nodes, [NUMBERS], ["l", "p", "z"])
 
 
+def words() -> bytes:
+    """Texts in lower case, their words counted, however many there are."""
+    nodes = [
+        helper.make_node("Reshape", ["x", "s"], ["r"]),
+        helper.make_node("StringNormalizer", ["r"], ["n"], case_change_action="LOWER", is_case_sensitive=0, locale="C"),
+        helper.make_node(
+            *("Tokenizer", ["n"], ["t"]),
+            domain="com.microsoft",
+            **{"mark": 0, "mincharnum": 1, "pad_value": "#", "tokenexp": "[a-z0-9]+"},
+        ),
+        helper.make_node("Flatten", ["t"], ["f"]),
+        helper.make_node(
+            *("TfIdfVectorizer", ["f"], ["c"]),
+            **{"max_gram_length": 1, "min_gram_length": 1, "max_skip_count": 0, "mode": "TF", "ngram_counts": [0]},
+            **{"ngram_indexes": [2, 0, 1], "pool_strings": ["v1", "v2", "v3"]},
+        ),
+        helper.make_node("MatMul", ["c", "w"], ["y"]),
+    ]
+    return model(nodes, [TEXTS], ["y"], s=np.int64([-1]), w=np.float32([[1, 2], [3, 4], [5, 6]]))
+
+
+def named() -> bytes:
+    """Labels by computed places of a table, scores of labels in no order, and a native step of two inputs."""
+    nodes = [
+        helper.make_node("ArgMax", ["f"], ["m"], axis=1),
+        ml("ArrayFeatureExtractor", ["classes", "m"], ["a"]),
+        helper.make_node("Reshape", ["a", "s"], ["l"]),
+        ml("ZipMap", ["f"], ["z"], classlabels_strings=["rose", "lily", "iris"]),
+        ml("LabelEncoder", ["x"], ["c"], keys_strings=VALUES[:3], values_floats=[0.5, 1.5, 2.5], default_float=-1.0),
+        helper.make_node("Add", ["c", "f"], ["y"]),
+    ]
+    classes = np.array(["rose", "lily", "iris"], object)
+    return model(nodes, [TEXTS, NUMBERS], ["l", "z", "y", "c"], classes=classes, s=np.int64([-1]))
+
+
 MODELS = {
     "columns": columns(),
+    "named": named(),
+    "words": words(),
     "encoders": encoders(),
     "labelled": labelled(),
     **{mode: counted(mode) for mode in ("TF", "IDF", "TFIDF")},

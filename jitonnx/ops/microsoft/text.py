@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
+from collections.abc import Callable
+
 import numpy as np
 
 from jitonnx.ir.graph import Value
@@ -47,23 +51,32 @@ class Tokenizer(Operator):
     def _pattern(self) -> str:
         return self.tokenexp or "|".join(f"(?:{separator})" for separator in self.separators or ())
 
-    def _tokens(self, text: str) -> list[str]:
-        if self.tokenexp:
-            found = [text[start:end] for start, end in re2.compiled(self._pattern).spans(text)]
-        elif self.separators == ("",):
-            found = list(text)
+    def _finder(self) -> Callable[[str], list[str]]:
+        """What finds the tokens of a text."""
+        if self.separators == ("",):
+            find: Callable[[str], list[str]] = list
         else:
-            places = list(re2.compiled(self._pattern).spans(text))
-            starts, ends = [0, *(end for _, end in places)], [*(start for start, _ in places), len(text)]
-            found = [text[start:end] for start, end in zip(starts, ends, strict=True)]
-        return [token for token in found if len(token) >= self.mincharnum]
+            expression = re2.compiled(self._pattern)
+            find = expression.found if self.tokenexp else functools.partial(_between, expression)
+        least = self.mincharnum
+        if least == 1:
+            return lambda text: list(filter(None, find(text)))
+        return lambda text: [one for one in find(text) if len(one) >= least]
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         if not x.size:
             return strings_of([], (*x.shape, 0))
-        rows = [self._tokens(text) for text in x.ravel().tolist()]
+        rows = list(map(self._finder(), x.ravel().tolist()))
         if self.mark and any(rows):
             rows = [[_START, *row, _END] for row in rows]
         longest = max(map(len, rows))
-        filled = [token for row in rows for token in (*row, *[self.pad_value] * (longest - len(row)))]
-        return strings_of(filled, (*x.shape, longest))
+        for row in rows:
+            row += [self.pad_value] * (longest - len(row))
+        return strings_of(list(itertools.chain.from_iterable(rows)), (*x.shape, longest))
+
+
+def _between(separator: re2.Expression, text: str) -> list[str]:
+    """What is in front of, between and behind matches."""
+    places = list(separator.spans(text))
+    starts, ends = [0, *(end for _, end in places)], [*(start for start, _ in places), len(text)]
+    return [text[start:end] for start, end in zip(starts, ends, strict=True)]

@@ -11,10 +11,25 @@ import numpy as np
 from jitonnx.emit.arguments import by_name
 from jitonnx.ir.computation import computations as c
 from jitonnx.ir.computation.lowering import Statement
-from jitonnx.ir.dims import COMMON_SIZES, DimLike, concrete, integers, known, product, usual
+from jitonnx.ir.dims import (
+    COMMON_SIZES,
+    DimLike,
+    concrete,
+    floor_divide,
+    integers,
+    known,
+    minimum,
+    product,
+    usual,
+)
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
-from jitonnx.kernels.convolution.choose import choose_convolution, choose_depthwise_planes, outruns_bfloat16
+from jitonnx.kernels.convolution.choose import (
+    choose_convolution,
+    choose_depthwise_planes,
+    least_planar_width,
+    outruns_bfloat16,
+)
 from jitonnx.kernels.convolution.problem import ConvolutionBuffers, ConvolutionShape, Problem
 from jitonnx.kernels.convolution.spec import (
     DepthwiseGiven,
@@ -96,7 +111,11 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
     if factors is None and narrow_convolution(planner, group, computation, weights, x, bias):
         return
     if spec := _depthwise_in_planes(planner, group, computation, array, x):
-        _planar_depthwise(planner, group, computation, spec, weights, x, bias)
+        y = planner.place(group.output)
+        if bias is not None:
+            add_bias(planner, group, bias, x.rank)
+        x, y = _narrow_depthwise(planner, group, computation, weights, x, y)
+        _planar_depthwise(planner, group, computation, spec, weights, x, y)
         return
     y = planner.place(group.output, channels_last_order(x.rank), strict=True)
     if bias is not None:
@@ -216,13 +235,9 @@ def _planar_depthwise(
     spec: DepthwisePlanesSpec,
     weights: StridedTensor,
     x: StridedTensor,
-    bias: Value | None,
+    y: StridedTensor,
 ) -> None:
     """Calls the kernel that `_depthwise_in_planes` chose."""
-    assert group.output is not None
-    y = planner.place(group.output)
-    if bias is not None:
-        add_bias(planner, group, bias, x.rank)
     sizes = DepthwisePlanesGiven(**planes_to_planes(x, y), **by_name("pad_top pad_left", computation.pads_before))
     packed = planner.packed(weights, spec.pack_weights, spec)
     call = KernelCall(spec, ConvolutionBuffers(x=x, w=packed, y=y), sizes)
@@ -230,6 +245,41 @@ def _planar_depthwise(
     call.reason = "; ".join(["from planes of pixels to such", *group.reasons])
     planner.epilogue(group, call, plane_strides, (0, 1, 2, 3))
     planner.call(call)
+
+
+def _narrow_depthwise(
+    planner: Planner,
+    group: Group,
+    computation: c.Convolution,
+    weights: StridedTensor,
+    x: StridedTensor,
+    y: StridedTensor,
+) -> tuple[StridedTensor, StridedTensor]:
+    """Plans a depthwise convolution of planes of open width for runs in which they are narrow: channels-last, between
+    copies. Returns x and y as they are for other runs: of two ways, one has no images in each run.
+    """
+    assert group.output is not None
+    kernel, strides, dilations = pair(weights.shape[2:]), pair(computation.strides), pair(computation.dilations)
+    width, operands = y.shape[-1], (broadcast_to(planner.tensor(one), group.output.shape) for one in group.operands)
+    if isinstance(width, int) or any((rows := pixel_strides(one)) is None or rows[2] not in (0, 1) for one in operands):
+        return x, y  # an operand would be copied in all runs
+    least = least_planar_width(integers(kernel), integers(strides), integers(dilations), planner.target)
+    if not least:
+        return x, y
+    wide = minimum(floor_divide(width, least), 1)
+    narrow_x, wide_x, narrow_y, wide_y = (
+        replace(image, shape=(image.shape[0] * share, *image.shape[1:]))
+        for image in (x, y)
+        for share in (1 - wide, wide)
+    )
+    why = f"for results of less than {least} columns"
+    order = channels_last_order(x.rank)
+    rows_of_pixels = planner.copy(narrow_x, order, f"{why}, needed channels-last")
+    result = planner.temporary(narrow_y.shape, narrow_y.dtype, order)
+    _direct(planner, group, computation, rows_of_pixels, weights, result)
+    planner.copy_into(result, narrow_y, f"{why}, made channels-last")
+    planner.note(f"for results of {least} columns or more")
+    return wide_x, wide_y
 
 
 def _planes(tensor: StridedTensor) -> StridedTensor | None:

@@ -174,7 +174,7 @@ def matcher(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     if request.param == "own":
         monkeypatch.setattr(re2, "library_found", lambda: None)
     re2.compiled.cache_clear()
-    assert isinstance(re2.compiled("a"), re2.Automaton) == (request.param == "own")
+    assert isinstance(re2.compiled("a|b"), re2.Automaton) == (request.param == "own")
     yield request.param
     re2.compiled.cache_clear()
 
@@ -251,6 +251,21 @@ def test_matches_are_those_of_re(matcher: str) -> None:
             first = theirs.search(text)
             spans = list(ours.spans(text))
             assert spans[:1] == ([first.span()] if first else []), (pattern, text)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["[a-c_]+", r"\w\w+", ".", "a", "(?s).+", r"[^\s]{2,3}", r"a\d*", "[[:alpha:]]{2}", "(?i)a+"]
+)
+def test_plain_patterns(pattern: str) -> None:
+    """What is left to `re` matches as our automaton does."""
+    plain, own = re2.compiled(pattern), re2.Automaton(re2._Parser(pattern).tree())
+    assert isinstance(plain, re2.PlainExpression) == ("*" not in pattern and "?i" not in pattern)
+    rng = random.Random(0)
+    for _ in range(60):
+        text = "".join(rng.choices("aAb_1é \n\x0b日", k=rng.randrange(12)))
+        assert list(plain.spans(text)) == list(own.spans(text)), text
+        assert plain.found(text) == own.found(text), text
+        assert plain.fullmatch(text) == own.fullmatch(text), text
 
 
 @pytest.mark.parametrize(
