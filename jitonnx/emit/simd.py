@@ -33,7 +33,7 @@ def quotient(number: SSAValue, step: SSAValue, factor: SSAValue) -> SSAValue:
     if not number.builder.module.target.has_multiply_adds:
         return number / step
     near = number * factor
-    return fma(fma(0.0 - near, step, number), factor, near)
+    return fma(fma(-near, step, number), factor, near)
 
 
 def multiply_add(a: SSAValue, b: SSAValue, c: SSAValue) -> SSAValue:

@@ -28,7 +28,7 @@ _WITH_INTEGERS = frozenset({DType.INT32, DType.FLOAT, DType.UINT8, DType.INT8})
 """What epilogues of integer products read and give."""
 
 _BYTES = frozenset({DType.UINT8, DType.INT8})
-"""What epilogues of normalisations and softmax of rows may quantise to."""
+"""What tensors are quantised to."""
 
 
 @dataclass(eq=False)
@@ -77,6 +77,7 @@ def fuse(
     fusion = _Fusion(lowered, takes_epilogue, takes_scaling, apart)
     for position, statement in enumerate(lowered.statements):
         fusion.add(position, statement)
+    fusion.finish()
     return sorted(fusion.groups, key=lambda group: group.position)
 
 
@@ -92,6 +93,8 @@ class _Fusion:
         self.groups: dict[Group, None] = {}
         """They stand in order; a dictionary, of which a group is taken out without a search."""
         self.made_by: dict[Value, Group] = {}
+        self.widening: list[Group] = []
+        """Regions that make floats of an anchor's bytes, and wait for who reads them."""
         self.readers: dict[Value, set[Statement | None]] = {}
         for statement in lowered.statements:
             for value in statement.inputs:
@@ -127,7 +130,16 @@ class _Fusion:
         while (producer := self._absorbable(region, self._fits_region)) is not None:
             self._merge(producer, region)
         if (anchor := self._absorbable(region, self._fits_epilogue)) is not None:
-            self._extend(anchor, region)
+            if _widens(region, anchor):
+                self.widening.append(region)
+            else:
+                self._extend(anchor, region)
+
+    def finish(self) -> None:
+        """Put what widens bytes, and no region has taken to read bytes itself, into the epilogue of what makes them."""
+        for region in self.widening:
+            if region in self.groups and (anchor := self._absorbable(region, self._fits_epilogue)) is not None:
+                self._extend(anchor, region)
 
     def _absorbable(self, region: Group, fits: Callable[[Group, Group], bool]) -> Group | None:
         """The last made group whose result is an operand of `region`, of its shape, and read by nobody else."""
@@ -234,6 +246,13 @@ class _Fusion:
         group.scaling = region
         group.reasons.append(f"{region.maps[-1].node.name}: done on the weights, which are fewer")
         del self.groups[region]
+
+
+def _widens(region: Group, anchor: Group) -> bool:
+    """Whether all that a region does is to make floats of an anchor's bytes (DequantizeLinear)."""
+    assert anchor.output is not None and region.output is not None
+    whole = [value for value in region.operands if value.type.shape == region.output.type.shape]
+    return whole == [anchor.output] and anchor.output.dtype in _BYTES and region.output.dtype is DType.FLOAT
 
 
 def _factors(region: Group) -> list[Value] | None:

@@ -8,10 +8,10 @@ from jitonnx.emit import types
 from jitonnx.emit.builder import KernelBuilder, Mask, Pointer, remainder
 from jitonnx.emit.intrinsics import live_bytes
 from jitonnx.emit.simd import convert
-from jitonnx.emit.ssa import SSAValue
+from jitonnx.emit.ssa import SSAValue, select
 from jitonnx.kernels.integer.spec import IntegerBuffers, IntegerSizes, IntegerSpec
 from jitonnx.kernels.parts.memory import copy_bytes
-from jitonnx.kernels.parts.windows import copy_taps, each_window
+from jitonnx.kernels.parts.windows import copy_taps, each_window_row
 
 _FLIP = 0x80
 _MASKED_BYTES = 64
@@ -48,18 +48,28 @@ def emit_gather(
             whole_row.copy(scratch.at(r * row_bytes), x.at((first_row + r) * size.x_pixel))
         return
     run = elements.run(size.kernel_width * size.channels)
+    between = size.dilation_height * size.x_row
     together = size.dilation_width.equals(1) & size.x_pixel.equals(size.channels)
-    with each_window(code, size, first_row, count) as window:
-        number, image, top, left = window
-        source, target = x.at(image * size.x_image), scratch.at(number * row_bytes)
-        bottom, right = top + (size.kernel_height - 1) * size.dilation_height, left + size.kernel_width
-        inside = (top >= 0) & (bottom < size.height) & (left >= 0) & (right <= size.width)
-        with code.if_else(inside & together) as (whole, part):
-            with whole, code.loop(size.kernel_height) as tap_row:
-                from_row = source.at((top + tap_row * size.dilation_height) * size.x_row + left * size.channels)
-                run.copy(target.at(tap_row * run.count * elements.itemsize), from_row)
-            with part:
-                copy_taps(code, size, target, source, window, elements)
+    with each_window_row(code, size, first_row, count) as row:
+        source, target = x.at(row.image * size.x_image), scratch.at(row.number * row_bytes)
+        bottom = row.top + (size.kernel_height - 1) * size.dilation_height
+        inside = together & (row.top >= 0) & (bottom < size.height)
+        begin, end = (select(inside, column, row.columns) for column in row.within(size))
+        first_left = row.at(size, code.integer(0)).left * size.channels
+        next_column = code.variable(code.integer(0))  # in this order: writing may reach behind a row's end
+        with code.loop_while(lambda: next_column.get() < row.columns):
+            column = next_column.get()
+            with code.if_else((column >= begin) & (column < end)) as (whole, part):
+                with whole:
+                    with code.loop(end, begin) as column_within:
+                        from_left = first_left + column_within * (size.stride_width * size.channels)
+                        from_row = source.at(row.top * size.x_row + from_left)
+                        into = target.at(column_within * row_bytes)
+                        run.copy_rows(into, from_row, size.kernel_height, between)
+                    next_column.set(end)
+                with part:
+                    copy_taps(code, size, target.at(column * row_bytes), source, row.at(size, column), elements)
+                    next_column.set(column + 1)
 
 
 class _Run:
@@ -74,6 +84,32 @@ class _Run:
             self._rest = remainder(count, code.integer(self._lanes))
             self._mask = Mask(live_bytes(code.builder, self._rest.value))
 
+    def copy_rows(self, target: Pointer, source: Pointer, rows: SSAValue, between: SSAValue) -> None:
+        """Runs that begin `between` elements apart, side by side. Where they are short, one part of a vector each."""
+        elements, code, lanes = self._elements, self._elements.code, self._lanes
+        into, out_of = code.variable(code.integer(0)), code.variable(code.integer(0))
+
+        def each(copy: Callable[[Pointer, Pointer], None]) -> None:
+            with code.loop(rows):
+                copy(target.at(into.get()), source.at(out_of.get()))
+                into.set(into.get() + self.count * elements.itemsize)
+                out_of.set(out_of.get() + between)
+
+        if not lanes:
+            each(self.copy)
+            return
+        with code.if_else(self.count < lanes) as (short, long):
+            with short:
+                each(self._copy_rest)
+            with long:
+                each(self.copy)
+
+    def _copy_rest(self, target: Pointer, source: Pointer) -> None:
+        """What a run has behind its whole vectors."""
+        last = self.count - self._rest
+        vector = source.load(last, self._lanes, self._mask)
+        target.to(source.element).store(last, self._elements.changed(vector))
+
     def copy(self, target: Pointer, source: Pointer) -> None:
         """A run. Up to a vector behind its end may be written, too, where what follows is not there yet."""
         elements, code, lanes = self._elements, self._elements.code, self._lanes
@@ -84,8 +120,7 @@ class _Run:
         with code.loop(self.count - (lanes - 1), step=lanes) as at:
             typed.store(at, elements.changed(source.load(at, lanes)))
         with code.if_then(self._rest > 0):
-            last = self.count - self._rest
-            typed.store(last, elements.changed(source.load(last, lanes, self._mask)))
+            self._copy_rest(target, source)
 
 
 class _Elements:

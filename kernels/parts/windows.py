@@ -40,6 +40,49 @@ def each_window(code: KernelBuilder, size: WindowProduct, first: SSAValue, count
         image.set(select(next_image, image.get() + 1, image.get()))
 
 
+class WindowRow(NamedTuple):
+    """Windows of output pixels side by side: what the first of them reads, by number, image and row, and the columns
+    of the output that they are."""
+
+    number: SSAValue
+    image: SSAValue
+    top: SSAValue
+    column: SSAValue
+    columns: SSAValue
+
+    def within(self, size: WindowProduct) -> tuple[SSAValue, SSAValue]:
+        """Which of the columns read no column outside, as (begin, end), if taps lie side by side."""
+        first = (size.pad_left + (size.stride_width - 1)) / size.stride_width
+        behind = (size.width + size.pad_left - size.kernel_width + size.stride_width) / size.stride_width
+        begin = smaller(larger(first - self.column, 0), self.columns)
+        return begin, smaller(larger(behind - self.column, begin), self.columns)
+
+    def at(self, size: WindowProduct, column: SSAValue) -> Window:
+        """The window of one of the columns, counted from the first."""
+        left = (self.column + column) * size.stride_width - size.pad_left
+        return Window(self.number + column, self.image, self.top, left)
+
+
+@contextmanager
+def each_window_row(
+    code: KernelBuilder, size: WindowProduct, first: SSAValue, count: SSAValue
+) -> Iterator[WindowRow]:
+    """The block for each row of the `count` output pixels from number `first` of all images on, or part of a row."""
+    pixels = size.out_height * size.out_width
+    place = remainder(first, pixels)
+    image, out_row = code.variable(first / pixels), code.variable(place / size.out_width)
+    out_column, done = code.variable(remainder(place, size.out_width)), code.variable(code.integer(0))
+    with code.loop_while(lambda: done.get() < count):
+        number, row, column = done.get(), out_row.get(), out_column.get()
+        columns = smaller(size.out_width - column, count - number)
+        yield WindowRow(number, image.get(), row * size.stride_height - size.pad_top, column, columns)
+        next_image = (row + 1).equals(size.out_height)
+        out_row.set(select(next_image, code.integer(0), row + 1))
+        image.set(select(next_image, image.get() + 1, image.get()))
+        out_column.set(code.integer(0))
+        done.set(number + columns)
+
+
 class Elements(Protocol):
     """How elements of x lie where taps are copied to. What writes may write more than it is to, where what follows is
     not there yet."""

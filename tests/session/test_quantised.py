@@ -318,13 +318,30 @@ def _mean(author: Author, x: str, zero: int, kind: Any) -> str:
     return author.quantised(_convolved(author, y, 0.00271, 40, 64, 1, 1), 0.00819, zero + 128, kind)
 
 
+def _two_branches(author: Author, x: str, zero: int, kind: Any) -> str:
+    """The sum of two convolutions, the first of which is a shortcut."""
+    shortcut = author.quantised(_convolved(author, x, 0.02371, 24, 8, 1, 1), 0.0451733, zero + 120, kind)
+    y = author.quantised(_convolved(author, x, 0.02371, 24, 8, 3, 3, pads=[1] * 4), 0.0617331, zero + 110, kind)
+    return author.quantised(author.op("Relu", author.op("Add", shortcut, y)), 0.0334417, zero, kind)
+
+
+def test_shortcuts_lie_as_bytes() -> None:
+    """They are dequantised where they are added, and not where they are made."""
+    author, shape = Author(), (1, 8, 6, 7)
+    y = _two_branches(author, author.quantised("x", 0.02371, 128), 0, np.uint8)
+    contents = model(author.nodes, [tensor("x", shape)], [tensor(y, None)], author.constants)
+    calls = jitonnx.InferenceSession(contents).engine.compiled.plan.calls  # type: ignore[union-attr]
+    results = [call.spec.result for call in calls if "convolution" in call.label]  # type: ignore[attr-defined]
+    assert results == ["uint8", "float32"]  # the second is the model's result
+
+
 def _hard_swish(author: Author, x: str, zero: int, kind: Any) -> str:
     y = author.quantised(_convolved(author, x, 0.02371, 24, 8, 1, 1), 0.0451733, zero + 120, kind)
     return author.quantised(author.op("HardSwish", y), 0.0241713, zero + 16, kind)
 
 
 @pytest.mark.parametrize("kind", [np.uint8, np.int8])
-@pytest.mark.parametrize("block", [_residual, _depthwise, _concat, _mean, _hard_swish])
+@pytest.mark.parametrize("block", [_residual, _depthwise, _concat, _mean, _two_branches, _hard_swish])
 def test_blocks_give_the_integers_of_onnxruntime(block: Any, kind: Any) -> None:
     """Where its levels agree, all of them: sums of what is dequantised, and not of scales multiplied before."""
     author, shape, zero = Author(), (1, 8, 23, 21), 0 if kind is np.uint8 else -128
