@@ -142,6 +142,12 @@ class AdapterFormat:
         """The parameters by name, those that were read as views into the file, which can't be written to."""
         return dict(self._parameters)
 
+    # What onnxruntime's inner class of this name has.
+    format_version = property(get_format_version)
+    adapter_version = property(get_adapter_version, set_adapter_version)
+    model_version = property(get_model_version, set_model_version)
+    parameters = property(get_parameters, set_parameters)
+
 
 def _version(number: int) -> int:
     found = operator.index(number)

@@ -9,6 +9,7 @@ import numpy as np
 
 from jitonnx.api import feeds as feeding
 from jitonnx.api.devices import OrtDevice, cpu_alone
+from jitonnx.api.passed_on import PassedOn
 from jitonnx.api.targets import Targets, check_type
 from jitonnx.api.values import OrtValue, OrtValueVector, elements_at
 from jitonnx.errors import InvalidArgument
@@ -262,10 +263,10 @@ class SessionIOBinding:
         """The outputs bound."""
         return self.outer.get_outputs_as_ortvaluevector()
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return getattr(self.outer, name)  # what both have alike
+    bind_ortvalue_input, bind_ortvalue_output = PassedOn(), PassedOn()
+    clear_binding_inputs, clear_binding_outputs = PassedOn(), PassedOn()
+    synchronize_inputs, synchronize_outputs = PassedOn(), PassedOn()
+    copy_outputs_to_cpu = PassedOn()
 
 
 def _value(given: Any) -> OrtValue:

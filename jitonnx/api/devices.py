@@ -93,6 +93,11 @@ def get_ort_device_type(device_type: str) -> int:
     return _TYPES[device_type]
 
 
+def get_vendor_id_for_device_type(device_type: str) -> OrtDeviceVendorId | None:
+    """The maker of the devices of a type that has one maker only; NONE for "webgpu", None for other types."""
+    return _VENDORS.get(device_type)
+
+
 class OrtDevice:
     """A device: a type of devices, a kind of its memory, its maker, and its number among those of the type.
 
@@ -204,6 +209,7 @@ class OrtMemoryInfo:
         if name not in _MEMORY_NAMES:
             raise RuntimeError(f"Specified device is not supported. Try CreateMemoryInfo_V2. (It is {name!r}.)")
         self._told = (name, allocator_type, device_id, mem_type, OrtDeviceMemoryType.DEFAULT, 0)
+        self._is_the_cpu = _MEMORY_NAMES[name] == _CPU
 
     @classmethod
     def create_v2(
@@ -219,7 +225,15 @@ class OrtMemoryInfo:
         """Memory of any name."""
         made = cls("Cpu", allocator_type, device_id, OrtMemType.DEFAULT)
         made._told = (name, allocator_type, device_id, OrtMemType.DEFAULT, device_mem_type, vendor_id)
+        made._is_the_cpu = device_type == OrtMemoryInfoDeviceType.CPU
         return made
+
+    def check_cpu(self) -> None:
+        """RuntimeError if it is not the CPU's. (Not in onnxruntime.)"""
+        if not self._is_the_cpu:
+            raise RuntimeError(
+                f"No shared allocator found for: OrtMemoryInfo:[name:{self.name}]: jitonnx has the CPU's memory alone"
+            )
 
     @property
     def name(self) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from jitonnx.api.binding import IOBinding, SessionIOBinding
 from jitonnx.api.devices import OrtDevice, OrtEpDevice, OrtMemoryInfo
 from jitonnx.api.options import RunOptions, SessionOptions
+from jitonnx.api.passed_on import PassedOn
 from jitonnx.api.session import InferenceSession
 from jitonnx.api.values import OrtValue, OrtValueVector
 from jitonnx.support.metadata import ModelMetadata, NodeArg
@@ -112,9 +113,23 @@ class InnerSession:
         """`InferenceSession.get_profiling_start_time_ns`, as an attribute."""
         return self.outer.get_profiling_start_time_ns()
 
+    def set_tuning_results(self, results: Sequence[Mapping[str, Any]], error_on_invalid: bool) -> None:
+        """`InferenceSession.set_tuning_results`."""
+        self.outer.set_tuning_results(results, error_on_invalid=error_on_invalid)
+
+    def is_webgpu_graph_capture_enabled(self) -> bool:
+        """False: there is no WebGPU here."""
+        return False
+
+    def webgpu_context_id(self) -> int:
+        """-1: there is no WebGPU here."""
+        return -1
+
+    get_providers, get_provider_options, get_provider_graph_assignment_info = PassedOn(), PassedOn(), PassedOn()
+    end_profiling, get_tuning_results, set_ep_dynamic_options = PassedOn(), PassedOn(), PassedOn()
+    run_async, release_captured_graph = PassedOn(), PassedOn()
+
     def __getattr__(self, name: str) -> Any:
         if name == "outer":
             raise RuntimeError("the session has no model yet: call initialize_session() first")
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return getattr(self.outer, name)  # what both have alike
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")

@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 Locate = Callable[[str, OrtValue, OrtExternalInitializerInfo | None], OrtExternalInitializerInfo | None]
 
 
+def make_get_initializer_location_func_wrapper(get_initializer_location_func: Locate) -> Locate:
+    """The function itself: onnxruntime's wrapper gives it an outer OrtValue for an inner one, which are one here."""
+    return get_initializer_location_func
+
+
 class ModelCompiler:
     """Writes a model as rewrites leave it. Arguments are those of onnxruntime's.
 

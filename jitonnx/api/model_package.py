@@ -257,6 +257,12 @@ class ModelPackage:
         """Let the package go."""
         self._contents = None
 
+    def __enter__(self) -> ModelPackage:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def _unchanged(self, *_: Any, **__: Any) -> NoReturn:
         """NotImplemented: packages are changed by onnxruntime's own package."""
         raise errors.NotImplemented("ModelPackage: packages are read here, and changed by onnxruntime's own package")

@@ -48,13 +48,31 @@ class OrtEpContextData(_Refused):
         """There is nothing to read."""
         self._refuse()
 
+    @property
     def size(self) -> NoReturn:
         """There is nothing to measure."""
         self._refuse()
 
 
-class OrtEpContextDataBuffer(OrtEpContextData):
+class OrtEpContextDataBuffer(_Refused):
     """Memory for it."""
+
+    why = OrtEpContextData.why
+
+    def allocate(self, *_: Any) -> NoReturn:
+        """There is nothing that memory were for."""
+        self._refuse()
+
+    def write(self, *_: Any) -> NoReturn:
+        """There is nothing to write to."""
+        self._refuse()
+
+    @property
+    def size(self) -> NoReturn:
+        """There is nothing to measure."""
+        self._refuse()
+
+    max_size = is_allocated = size
 
 
 class OrtExternalInitializerInfo(NamedTuple):

@@ -138,9 +138,20 @@ class OrtValue:
     ) -> OrtValue:
         """A value of this shape, whose elements are not set (strings are "").
 
-        element_type: a NumPy type, or a number as in onnx.TensorProto.
+        element_type: a NumPy type, or a number as in onnx.TensorProto. memory_info: where it is to lie, instead of the
+        device.
         """
+        if memory_info is not None:
+            return cls.ortvalue_from_shape_and_type_for_memory_info(shape, element_type, memory_info)
         cpu_alone(device_type, device_id, vendor_id)
+        return cls.of(*_empty(shape, element_type))
+
+    @classmethod
+    def ortvalue_from_shape_and_type_for_memory_info(
+        cls, shape: Sequence[int], element_type: Any, memory_info: OrtMemoryInfo
+    ) -> OrtValue:
+        """`ortvalue_from_shape_and_type`. RuntimeError for memory that is not the CPU's."""
+        memory_info.check_cpu()
         return cls.of(*_empty(shape, element_type))
 
     @classmethod
@@ -307,6 +318,7 @@ class OrtValue:
         return self
 
     ortvalue_from_shape_and_onnx_type = ortvalue_from_shape_and_type
+    ortvalue_from_shape_and_onnx_type_for_memory_info = ortvalue_from_shape_and_type_for_memory_info
 
 
 class OrtValueVector(list[OrtValue]):

@@ -102,6 +102,7 @@ def load(  # noqa: PLR0913 - everything about a file that its bytes do not say
         custom=frozenset(builder.custom),
         documented=builder.documented,
         described=frozenset() if composed else frozenset(info.name for info in proto.graph.value_info),
+        initializers=() if composed else tuple(one.name for one in proto.graph.initializer),
         warnings=tuple(filter(None, texts)),
     )
 

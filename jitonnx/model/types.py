@@ -49,6 +49,8 @@ class Model:
     """Some of its nodes are functions of documents that users registered."""
     described: frozenset[str] = frozenset()
     """The inner values whose types it tells, by name, if it was loaded to be written with the operators it has."""
+    initializers: tuple[str, ...] = ()
+    """The names of its initializers in their order, if it was loaded to be written with the operators it has."""
     warnings: tuple[str, ...] = ()
     """What was warned of when it was loaded."""
 

@@ -10,7 +10,7 @@ Large initializers can go to a file of their own, straight from where they lie: 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
@@ -396,6 +396,18 @@ def _attribute(name: str, kind: str, value: Any) -> AttributeProto:
     return made
 
 
+def _places(order: Sequence[str], left: Collection[str]) -> dict[str, int]:
+    """Where onnxruntime has those initializers that are left of a model's: the last one takes the place of one that
+    goes. Tools take the first for a product's weight."""
+    kept, places = list(order), {name: place for place, name in enumerate(order)}
+    for name in order:
+        if name not in left:
+            place, last = places.pop(name), kept.pop()
+            if last != name:
+                kept[place], places[last] = last, place
+    return places
+
+
 def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
@@ -452,7 +464,8 @@ class _Writer:
         self._nodes(graph, proto, names)
         for value, said in zip(graph.outputs, source.outputs, strict=True):
             proto.output.append(self._declared(said, value.type))
-        proto.initializer.sort(key=lambda one: one.name)
+        places = _places(source.initializers, {one.name for one in proto.initializer})
+        proto.initializer.sort(key=lambda one: (places.get(one.name, len(places)), one.name))
         for node in graph:
             for value in node.outputs:
                 if names[value] in source.described and isinstance(value.type, TensorType):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,38 +15,50 @@ import pytest
 
 import jitonnx
 from jitonnx import errors
-from tests.api.faces import assert_alike, session
+from tests.api.faces import assert_alike, session, sum_and_product
 
 
-def names(module: ModuleType) -> set[str]:
-    return {name for name in dir(module) if not name.startswith("_")}
+def names(of: Any) -> set[str]:
+    """The names in a module, class or object, without modules of Python's own that it imports."""
+    public = {name for name in dir(of) if not name.startswith("_")}
+    imported = {name for name in public & sys.stdlib_module_names if isinstance(getattr(of, name), ModuleType)}
+    return public - imported
 
 
-def test_names_of_the_package() -> None:
-    lacking = {name for name in names(onnxruntime) if not hasattr(jitonnx, name)}
-    assert lacking <= {"contextlib", "onnxruntime", "datasets"}
-
-
-PLACES = [f"capi.{name}" for name in ("onnxruntime_pybind11_state", "_pybind_state", "convert_npz_to_onnx_adapter")]
-
-
-@pytest.mark.parametrize("place", [*PLACES, "backend", "backend.backend", "backend.backend_rep"])
-def test_names_of_modules(place: str) -> None:
-    theirs, ours = (importlib.import_module(f"{package}.{place}") for package in ("onnxruntime", "jitonnx"))
-    lacking = {name for name in names(theirs) if not hasattr(ours, name)}
-    assert lacking <= {"BackendRep", "np", "ort", "os", "platform", "warnings"}
-
-
-CLASSES = [
-    "ModelCompiler", "OrtArenaCfg", "OrtEpAssignedNode", "OrtEpAssignedSubgraph", "OrtEpDevice", "OrtHardwareDevice",
-    "OrtMemType", "OrtMemoryInfo", "OrtSyncStream", "RunOptions", "SessionOptions",
+PLACES = [
+    "", "backend", "backend.backend", "backend.backend_rep", "capi._pybind_state", "capi.convert_npz_to_onnx_adapter",
+    "capi.onnxruntime_inference_collection", "capi.onnxruntime_pybind11_state", "capi.onnxruntime_validation",
 ]  # fmt: skip
+OTHERS = {"Any", "Callable", "IntEnum", "Sequence", "annotations", "datasets", "np", "onnx", "onnxruntime", "ort"}
+"""What onnxruntime's modules import for themselves, and the package that is a part of onnxruntime's only."""
 
 
-@pytest.mark.parametrize("name", CLASSES)
-def test_names_of_classes(name: str) -> None:
-    theirs, ours = getattr(onnxruntime, name), getattr(jitonnx, name)
-    assert {each for each in names(theirs) if not hasattr(ours, each)} == set()
+def modules(place: str) -> tuple[ModuleType, ModuleType]:
+    theirs, ours = (importlib.import_module(f"{name}.{place}".rstrip(".")) for name in ("onnxruntime", "jitonnx"))
+    return theirs, ours
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_names_of_modules(place: str) -> None:
+    """Of the onnxruntime that is installed, whichever version that is."""
+    theirs, ours = modules(place)
+    assert {name for name in names(theirs) - OTHERS if not hasattr(ours, name)} == set()
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_names_of_classes(place: str) -> None:
+    """Their members, and the methods by which they take part in Python's syntax."""
+    theirs, ours = modules(place)
+    lacking = {}
+    for name in names(theirs) - OTHERS:
+        them, us = getattr(theirs, name), getattr(ours, name)
+        if isinstance(them, type) and them.__module__.startswith("onnxruntime") and name != "Session":  # a base alone
+            members = names(them) | {f"__{name}__" for name in SYNTAX if hasattr(them, f"__{name}__")}
+            lacking[name] = {member for member in members if not hasattr(us, member)}
+    assert {name: members for name, members in lacking.items() if members} == {}
+
+
+SYNTAX = ["iter", "len", "getitem", "setitem", "delitem", "contains", "eq", "hash", "bool", "enter", "exit", "dlpack"]
 
 
 MODULES = {
@@ -83,12 +96,7 @@ def test_members() -> None:
         (onnxruntime.SparseTensor, jitonnx.SparseTensor),
         (onnxruntime.get_ep_devices()[0], jitonnx.get_ep_devices()[0]),
     ):
-        lacking = {name for name in names(them) if not hasattr(us, name)}
-        assert lacking <= LEFT_OUT, (type(them), lacking)
-
-
-LEFT_OUT = {"webgpu_context_id", "is_webgpu_graph_capture_enabled"}
-LEFT_OUT |= {"ortvalue_from_shape_and_type_for_memory_info", "ortvalue_from_shape_and_onnx_type_for_memory_info"}
+        assert {name for name in names(them) if not hasattr(us, name)} == set(), type(them)
 
 
 def memory(ort: ModuleType) -> list[Any]:
@@ -108,6 +116,19 @@ def arena(ort: ModuleType) -> list[int]:
     made = [ort.OrtArenaCfg(0, -1, -1, -1), ort.OrtArenaCfg({"max_mem": 3, "arena_extend_strategy": 1})]
     fields = ["max_mem", "arena_extend_strategy", "initial_chunk_size_bytes", "max_dead_bytes_per_chunk"]
     return [getattr(one, name) for one in made for name in [*fields, "max_power_of_two_extend_bytes"]]
+
+
+def inner_adapter(state: ModuleType) -> list[Any]:
+    made = state.AdapterFormat()
+    made.adapter_version, made.model_version = 3, 4
+    device = state.OrtDevice(0, 0, 0)
+    made.parameters = {"w": state.OrtValue.ortvalue_from_shape_and_type([2, 3], np.float32, device)}
+    shapes = {name: list(value.shape()) for name, value in made.parameters.items()}
+    return [made.format_version, made.adapter_version, made.model_version, shapes]
+
+
+def unreleased() -> Any:
+    return onnx.ModelProto(opset_import=[onnx.helper.make_opsetid("", 9999)])
 
 
 def device(ort: ModuleType, name: str) -> list[int]:
@@ -205,6 +226,44 @@ ALIKE = {
     "memory of outputs": (lambda ort: [info.device_id for info in session(ort).get_output_memory_infos()], ""),
     "memory of an inner session": (lambda ort: len(session(ort)._sess.input_meminfos), ""),
     "devices of inputs": (lambda ort: [one.ep_name for one in session(ort).get_input_epdevices()], ""),
+    "inner session": (
+        lambda ort: (inner := session(ort)._sess) and [
+            inner.get_providers(), inner.get_provider_options(), inner.set_tuning_results([], True),
+            inner.is_webgpu_graph_capture_enabled(), inner.webgpu_context_id(), inner.end_profiling(),
+            inner.release_captured_graph(0),
+        ],
+        "",
+    ),
+    "inner binding": (
+        lambda ort: (inner := session(ort).io_binding()._iobinding) and [
+            inner.synchronize_inputs(), inner.synchronize_outputs(), inner.clear_binding_inputs(),
+            inner.clear_binding_outputs(), list(inner.get_outputs()), inner.copy_outputs_to_cpu(),
+        ],
+        "",
+    ),
+    "inner adapter": (lambda ort: inner_adapter(ort.capi._pybind_state), ""),
+    "memory of a device that is not there": (
+        lambda ort: ort.OrtValue.ortvalue_from_shape_and_type(
+            [2], np.float32, memory_info=ort.OrtMemoryInfo(
+                "Cuda", ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, ort.OrtMemType.DEFAULT
+            )
+        ),
+        "No shared allocator found for: OrtMemoryInfo:[name:Cuda",
+    ),
+    "makers of devices": (
+        lambda ort: [
+            ort.capi.onnxruntime_inference_collection.get_vendor_id_for_device_type(name)
+            for name in ("cpu", "cuda", "dml", "cann", "webgpu", "npu")
+        ],
+        "",
+    ),
+    "released operator sets": (
+        lambda ort: [
+            importlib.import_module(f"{ort.__name__}.backend.backend").OnnxRuntimeBackend.is_opset_supported(model)
+            for model in (onnx.load_from_string(sum_and_product()), unreleased())
+        ],
+        "",
+    ),
     "no library": (
         lambda ort: ort.register_execution_provider_library("x", "/nope.so"), "Failed to load library /nope.so"
     ),
@@ -277,7 +336,7 @@ def test_errors_are_ours_wherever_they_are_imported_from() -> None:
             assert getattr(_pybind_state, name) is getattr(onnxruntime_pybind11_state, name) is getattr(errors, name)
 
 
-REFUSED = ["OrtSyncStream", "OrtEpContextData"]
+REFUSED = ["OrtSyncStream", "OrtEpContextData", "OrtEpContextDataBuffer"]
 
 
 @pytest.mark.parametrize("name", REFUSED)

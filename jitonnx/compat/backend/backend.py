@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import unittest
 from typing import Any, NoReturn
 
@@ -55,6 +56,25 @@ _OPTIONS = frozenset(
 
 class OnnxRuntimeBackend:
     """What `onnx.backend.base.Backend` asks for. There is one device, "CPU"."""
+
+    allowReleasedOpsetsOnly = os.environ.get("ALLOW_RELEASED_ONNX_OPSET_ONLY", "1") == "1"
+
+    @classmethod
+    def is_opset_supported(cls, model: Any) -> tuple[bool, str]:
+        """Whether a ModelProto asks for released operator sets alone, and what speaks against it, or "".
+
+        Where `allowReleasedOpsetsOnly` is false, nothing does. The onnx package says what is released.
+        """
+        released = importlib.import_module("onnx.helper").OP_SET_ID_VERSION_MAP if cls.allowReleasedOpsetsOnly else {}
+        for opset in model.opset_import if cls.allowReleasedOpsetsOnly else ():
+            domain = opset.domain or "ai.onnx"
+            if (domain, opset.version) not in released:
+                return False, (
+                    "Skipping this test as only released onnx opsets are supported."
+                    "To run this test set env variable ALLOW_RELEASED_ONNX_OPSET_ONLY to 0."
+                    f" Got Domain '{domain}' version '{opset.version}'."
+                )
+        return True, ""
 
     @classmethod
     def is_compatible(cls, model: Any, device: str | None = None, **_: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -35,3 +36,9 @@ def set_options(target: SessionOptions | RunOptions, options: Mapping[str, Any],
             setattr(target, name, value)
         elif hasattr(target, name):
             raise RuntimeError(f"{type(target).__name__} attribute '{name}' is not permitted via the backend API.")
+
+
+def __getattr__(name: str) -> Any:
+    if name != "BackendRep":  # what onnxruntime's module has from onnx: there where that is installed
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return importlib.import_module("onnx.backend.base").BackendRep

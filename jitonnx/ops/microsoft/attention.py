@@ -26,8 +26,9 @@ from jitonnx.ops.onnx.arithmetic import Add, Sub
 from jitonnx.ops.onnx.attention import Attention, RotaryEmbedding
 from jitonnx.ops.onnx.cast import Cast
 from jitonnx.ops.onnx.concat_split import Concat, Split
-from jitonnx.ops.onnx.logic import Where
-from jitonnx.ops.onnx.shape import Reshape, Transpose, Unsqueeze
+from jitonnx.ops.onnx.generators import Range
+from jitonnx.ops.onnx.logic import Less, Where
+from jitonnx.ops.onnx.shape import Reshape, Squeeze, Transpose, Unsqueeze
 from jitonnx.ops.onnx.shape import Shape as ShapeOf
 from jitonnx.support.records import NamedTuple
 
@@ -77,8 +78,6 @@ class AttentionByHeads(Contributed):
         """What is added to the scores [B, heads, S, T]."""
         if padding is None:
             return added
-        if len(padding.shape) == 1:
-            raise InferenceError("key_padding_mask [batch] is not supported: give it as [batch, keys]")
         axes = parts.constant(np.array([1, 2] if len(padding.shape) == 2 else [1], np.int64))
         kept = parts.add(Unsqueeze(), parts.add(Cast(to=int(DType.BOOL)), padding), axes)
         zero, low = (of_type(parts, number, query) for number in (0.0, self.mask_filter_value))
@@ -90,7 +89,8 @@ class MultiHeadAttention(AttentionByHeads):
     """ONNX's Attention with a bias of the projections, a mask of keys that are padding, and caches that it appends to.
 
     query [B, S, heads * H]; key and value [B, T, heads * H], or [B, heads, T, H]. key_padding_mask [B, T] or [B, S, T]:
-    where it is 0, mask_filter_value is added to the scores.
+    where it is 0, mask_filter_value is added to the scores; [B]: how many of the keys, from the first on, are not
+    padding.
     """
 
     unidirectional: bool = False
@@ -113,11 +113,24 @@ class MultiHeadAttention(AttentionByHeads):
         if parts.wanted(3):
             raise InferenceError("the output qk is not supported")
         query, keys, values = self._by_heads(parts, query, key, value, bias)
+        if padding is not None and len(padding.shape) == 1:
+            padding = self._counted(parts, padding, query, [keys, past_key])
         mask = self._mask(parts, padding, added, query)
         operator = Attention(is_causal=self.unidirectional, scale=self.scale or None)
         outputs = parts.add_many(operator, (query, keys, values, mask, past_key, past_value), 3)
         rows = parts.add(Transpose(perm=(0, 2, 1, 3)), outputs[0])
         return parts.add(Reshape(), rows, parts.constant(np.array([0, 0, -1], np.int64))), *outputs[1:]
+
+    def _counted(self, parts: Parts, counts: Value, query: Value, keys: Sequence[Value | None]) -> Value:
+        """Which keys are not padding, [B, T], of their numbers [B]. keys: all of them, [B, heads, T, H] in parts."""
+        if not parts.context.demand_equal(counts.shape[0], query.shape[0]):
+            raise InferenceError(f"key_padding_mask is {counts.type}; [batch] or [batch, keys] is needed")
+        lengths = [parts.add(ShapeOf(start=2, end=3), part) for part in keys if part is not None]
+        total = lengths[0] if len(lengths) == 1 else parts.add(Add(), *lengths)
+        zero, one = (parts.constant(np.int64(number)) for number in (0, 1))
+        steps = parts.add(Range(), zero, parts.add(Squeeze(), total), one)
+        column = parts.add(Unsqueeze(), parts.add(Cast(to=int(DType.INT64)), counts), parts.constant(np.array([1])))
+        return parts.add(Less(), steps, column)
 
 
 class _Given(NamedTuple):
