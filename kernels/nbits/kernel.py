@@ -22,7 +22,7 @@ from typing import Any
 from jitonnx.emit import llvm_ir, types
 from jitonnx.emit.builder import Kernel, KernelBuilder, Pointer, Variable, gathered, remainder, shuffled, smaller
 from jitonnx.emit.epilogue import Epilogue, Stage
-from jitonnx.emit.half import narrow_for_products
+from jitonnx.emit.half import narrow_for_products, widen
 from jitonnx.emit.instructions import add_dot_products
 from jitonnx.emit.simd import convert, maximum, reduce_add, reduce_max
 from jitonnx.emit.ssa import SSAValue, absolute, fma, rint, select
@@ -226,6 +226,8 @@ class _NBits:
         self.digits, self.pairs = spec.digits, spec.multiply == "byte pairs"
         if self.digits:
             kinds["left"] = types.int32
+        if spec.scales != "float32":
+            kinds["scales"] = types.uint16
         self.a, self.left, self.factors, self.w, self.scales, self.zeros, self.y = code.buffers(
             NBitsBuffers, types.float32, **kinds
         )
@@ -251,6 +253,11 @@ class _NBits:
         """The address of a panel's numbers, and the place of its scales and zero points."""
         words = panel * self.blocks * (self.block_words * self.spec.width)
         return self.w.at(words), panel * self.blocks * self.spec.width
+
+    def _scale(self, place: SSAValue) -> SSAValue:
+        """Scales of the columns from `place` on, as float32."""
+        scale = self.scales.load(place, self.lanes)
+        return scale if self.spec.scales == "float32" else widen(scale, self.spec.scales)
 
     def _zero(self, place: SSAValue) -> SSAValue | None:
         """Zero points of the columns from `place` on, as float32; None: 2 ** (bits - 1)."""
@@ -304,7 +311,10 @@ class _NBits:
         w, place = self._place(panel)
         strip, block_words = max(1, _STRIP // spec.block), self.block_words * width
         # Each tile asks for a part of what is multiplied a strip later.
-        lines = [(tiles + (count * 4 // LINE - 1)) / tiles for count in (block_words, width)]
+        in_line = LINE // 4, LINE // spec.scale_bytes
+        lines = [
+            (tiles + (count // each - 1)) / tiles for count, each in zip((block_words, width), in_line, strict=True)
+        ]
         shares = [select(is_first, count, 0) for count in lines]
         with code.loop(self.blocks, 0, strip) as block:
             first_w, first_place = w.at(block * block_words), place + block * width
@@ -313,8 +323,11 @@ class _NBits:
             for height, begin, end in heights:
                 vectors = self._vectors(height)
                 with code.loop(end, begin, height) as row, code.loop(width, 0, vectors * lanes) as part:
-                    asked = done.get() * (strip * LINE // 4)
-                    soon = [start.at(asked * share) for start, share in zip(ahead, shares, strict=True)]
+                    asked = done.get() * strip
+                    soon = [
+                        start.at(asked * each * share)
+                        for start, each, share in zip(ahead, in_line, shares, strict=True)
+                    ]
                     arguments = [
                         *(first_w.at(part), first_place + part, first_row + row, smaller(rows - row, height)),
                         *(block, smaller(self.blocks - block, strip), sums.at(row * width + part), *soon, *shares),
@@ -354,9 +367,9 @@ class _NBits:
         results = [_InMemory(sums.at(place), lanes) for place in places]
         prepared = self._prepared_rows([first_row + smaller(rows - 1, r) for r in range(height)], first_block)
         with code.loop(blocks) as block:
-            for start, lines in ((next_w, w_lines), (next_scales, scale_lines)):
+            for start, lines, itemsize in ((next_w, w_lines, 4), (next_scales, scale_lines, self.spec.scale_bytes)):
                 with code.loop(lines) as line:
-                    emit_prefetch(code.builder, start.at((block * lines + line) * (LINE // 4)).value, level=1)
+                    emit_prefetch(code.builder, start.at((block * lines + line) * (LINE // itemsize)).value, level=1)
             self._add_block(w, place, prepared, block, results, vectors)
 
     def _vectors(self, height: int) -> int:
@@ -441,7 +454,7 @@ class _NBits:
             if self.pairs:
                 self._add_pairs(sums[0], added[0])
         at = place + block * spec.width
-        scales = [self.scales.load(at + v * lanes, lanes) for v in range(vectors)]
+        scales = [self._scale(at + v * lanes) for v in range(vectors)]
         zeros = [] if self._begins_with_zeros else [self._zero_of_packed(at + v * lanes) for v in range(vectors)]
         totals = self._totals(sums)
         for r, factor in enumerate(factors):
@@ -595,7 +608,7 @@ class _NBits:
         interleaved = [half * lanes + lane for lane in range(lanes) for half in range(2)]
         with code.loop(self.blocks) as block:
             at = place + block * spec.width
-            scales = [self.scales.load(at + v * lanes, lanes) for v in range(TILE_VECTORS)]
+            scales = [self._scale(at + v * lanes) for v in range(TILE_VECTORS)]
             zeros = [self._zero(at + v * lanes) for v in range(TILE_VECTORS)]
             offsets = [
                 -(scale * (self._usual_zero if zero is None else zero))
@@ -657,7 +670,7 @@ class _NBits:
         scratch, tile = code.scratch(types.float32), TILE_VECTORS * self.lanes
         with code.loop(self.blocks) as block:
             at = place + block * spec.width
-            scales = [self.scales.load(at + v * lanes, lanes) for v in range(TILE_VECTORS)]
+            scales = [self._scale(at + v * lanes) for v in range(TILE_VECTORS)]
             zeros = [self._zero(at + v * lanes) for v in range(TILE_VECTORS)]
             with code.loop(self.block_words) as start:
                 word = block * self.block_words + start

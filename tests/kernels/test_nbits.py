@@ -11,7 +11,16 @@ from bench.inner_loops import innermost_loops
 from jitonnx.emit.builder import KernelBuilder
 from jitonnx.emit.ssa import SSAValue
 from jitonnx.kernels.nbits.kernel import build
-from jitonnx.kernels.nbits.spec import BITS, GROUP_ROWS, NBitsGiven, NBitsSpec, RowsSizes, RowsSpec, choose
+from jitonnx.kernels.nbits.spec import (
+    BITS,
+    GROUP_ROWS,
+    NBitsGiven,
+    NBitsSpec,
+    RowsSizes,
+    RowsSpec,
+    choose,
+    stored_scales,
+)
 from jitonnx.target.machine import host, of_any_architecture
 from tests.kernels.harness import Compiled, assembly
 from tests.targets import named
@@ -56,7 +65,7 @@ def multiplied(spec: NBitsSpec, target: str, a: np.ndarray, q: np.ndarray, s: np
     compiled(rows, target)([apart, left, factors], given, rows.tasks(given))
     y = np.full((m, n + 5), 9, np.float32)
     sizes = spec.complete(NBitsGiven(m=m, n=n, k=k, a_row=k + 3, y_row=n + 5))
-    buffers = [apart, left, factors, spec.pack_numbers(q), spec.pack_blocks(s), spec.pack_blocks(z), y]
+    buffers = [apart, left, factors, spec.pack_numbers(q), spec.pack_scales(s), spec.pack_blocks(z), y]
     compiled(spec, target)(buffers, sizes, spec.tasks(sizes), spec.scratch_bytes(sizes), pieces=3)
     assert (y[:, n:] == 9).all()
     return y[:, :n]
@@ -106,6 +115,51 @@ def test_any_number_of_quantised_rows(target: str) -> None:
     spec = choose(4, 32, "", TARGETS[target], quantised=True)
     for m in [*range(2, 19), GROUP_ROWS, GROUP_ROWS + 1, GROUP_ROWS + 10]:
         check(spec, target, m, spec.width + 1, 32 * 18 - 5 * m)
+
+
+def of_type(scales: np.ndarray, kind: str) -> np.ndarray:
+    """Scales as numbers of a 16-bit type, in float32."""
+    if kind == "float16":
+        return scales.astype(np.float16).astype(np.float32)
+    return (scales.view(np.uint32) & 0xFFFF0000).view(np.float32)
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+@pytest.mark.parametrize("is_quantised", [False, True])
+@pytest.mark.parametrize("target", TARGETS)
+def test_scales_of_16_bits_change_no_bit(target: str, is_quantised: bool, kind: str) -> None:
+    """One row and a few, a group of quantised rows, many; panels and strips that end within, odd numbers of blocks."""
+    wide = choose(4, 32, "uint8", TARGETS[target], quantised=is_quantised)
+    spec = choose(4, 32, "uint8", TARGETS[target], quantised=is_quantised, scales=kind)
+    for m, n, blocks in ((1, spec.width, 1), (1, spec.width + 3, 19), (4, 5, 3), (13, spec.width * 2 - 1, 11)):
+        a, q, s = example(4, 32, m, n, 32 * blocks - 7)
+        s = of_type(s, kind)
+        s[0, 0] = 0
+        s[-1, -1] = 2.0**-24  # denormal as float16
+        z = np.random.default_rng(2).integers(0, 16, s.shape).astype(np.uint8)
+        assert spec.pack_scales(s).nbytes * 2 == wide.pack_scales(s).nbytes
+        results = [multiplied(one, target, a, q, s, z) for one in (wide, spec)]
+        assert results[0].tobytes() == results[1].tobytes()
+
+
+def test_which_type_holds_all_scales() -> None:
+    scales = example(4, 32, 1, 5, 96)[2]
+    haswell, old = named("haswell"), named("x86-64-v2")
+    assert stored_scales(scales, haswell) == "float32"
+    for kind, other in (("float16", 1.0), ("bfloat16", 2.0**20)):  # float16 ends at 65504
+        exact = of_type(scales, kind)
+        exact[0, 0] = other
+        assert stored_scales(exact, haswell) == kind
+        assert stored_scales(exact, old) == ("float32" if kind == "float16" else kind)
+        exact[-1, -1] = 1 + 2.0**-12
+        assert stored_scales(exact, haswell) == "float32"
+    exact = of_type(scales, "bfloat16")
+    assert stored_scales(exact, haswell) == "float16"
+    exact[0, 0] = np.inf
+    assert stored_scales(exact, haswell) == "float16"
+    exact[0, 0] = np.nan
+    assert stored_scales(exact, haswell) == "bfloat16"
 
 
 def check_sizes(spec: NBitsSpec, target: str) -> None:
@@ -203,17 +257,23 @@ def test_same_bits_on_all_cpus_with_dot_products() -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "bits", "is_quantised"),
+    ("target", "bits", "is_quantised", "scales"),
     [
-        *(("cascadelake", 4, is_quantised) for is_quantised in (False, True)),
-        *((name, 4, True) for name in ("alderlake", "haswell", "skylake-avx512")),
-        *((name, bits, False) for name, bits in (("haswell", 2), ("haswell", 4))),
-        *(("cortex-a72", bits, False) for bits in BITS),
+        *(("cascadelake", 4, is_quantised, "float32") for is_quantised in (False, True)),
+        *((name, 4, True, "float32") for name in ("alderlake", "haswell", "skylake-avx512")),
+        *((name, bits, False, "float32") for name, bits in (("haswell", 2), ("haswell", 4))),
+        *(("cortex-a72", bits, False, "float32") for bits in BITS),
+        *((name, 4, True, "float16") for name in ("cascadelake", "alderlake", "haswell")),
+        *(
+            (name, 4, False, kind)
+            for name in ("cascadelake", "haswell", "cortex-a72")
+            for kind in ("float16", "bfloat16")
+        ),
     ],
 )
-def test_inner_loops_keep_to_registers(target: str, bits: int, is_quantised: bool) -> None:
+def test_inner_loops_keep_to_registers(target: str, bits: int, is_quantised: bool, scales: str) -> None:
     cpu = of_any_architecture(target)
-    spec = choose(bits, 32, "", cpu, quantised=is_quantised)
+    spec = choose(bits, 32, "", cpu, quantised=is_quantised, scales=scales)
     text = assembly(build(spec, cpu.lanes(4)), cpu, prescheduled=spec.prescheduled)
     of_bytes = {"dot": r"\t(\{vex\}\s*)?vpdpbusd\t", "byte pairs": r"\tvpmaddubsw\t"}
     multiply_add = of_bytes.get(spec.multiply, r"\t(vfn?madd\w+ps|fmla)\t")

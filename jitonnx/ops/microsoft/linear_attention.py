@@ -98,8 +98,8 @@ class CausalConvWithState(Contributed):
 
 
 class LinearAttention(Contributed):
-    """ONNX's LinearAttention, where there may also be several times as many heads of keys and values as of queries, and
-    inputs that the update_rule does not read are passed over."""
+    """ONNX's LinearAttention, where there may also be several times as many heads of values as of queries, or as of
+    keys, whose heads are as wide as those of the queries; inputs that the update_rule does not read are passed over."""
 
     kv_num_heads: int
     q_num_heads: int
@@ -123,8 +123,11 @@ class LinearAttention(Contributed):
                 f"state_window is {self.state_window}: one state is supported, as by onnxruntime on CPUs"
             )
         heads = self.q_num_heads
+        keys = self._heads_of_keys(query, key)
+        if keys != self.kv_num_heads:
+            key = self._repeated(parts, "key", key, keys)
         if self.kv_num_heads > heads:
-            query, heads = self._repeated(parts, query), self.kv_num_heads
+            query, heads = self._repeated(parts, "query", query, heads), self.kv_num_heads
         operator = of_onnx.LinearAttention(
             kv_num_heads=self.kv_num_heads, q_num_heads=heads, scale=self.scale, update_rule=self.update_rule
         )
@@ -132,16 +135,28 @@ class LinearAttention(Contributed):
         beta = beta if "delta" in self.update_rule else None
         return parts.add_many(operator, (query, key, value, past, decay, beta), 2)
 
-    def _repeated(self, parts: Parts, query: Value) -> Value:
-        """Each head of the queries as often as there are heads of keys for it."""
-        if self.kv_num_heads % self.q_num_heads or len(query.shape) != 3:
+    def _heads_of_keys(self, query: Value, key: Value) -> int:
+        """How many heads `key` has: as many as make them as wide as the query's; kv_num_heads where none do."""
+        if len(query.shape) != 3 or len(key.shape) != 3:
+            return self.kv_num_heads
+        queries, keys = query.shape[2], key.shape[2]
+        if not isinstance(queries, int) or not isinstance(keys, int):
+            if self.kv_num_heads <= self.q_num_heads:
+                return self.kv_num_heads
+            raise DataDependentError(f"how many heads keys have depends on {query.type} and {key.type}")
+        heads = keys * self.q_num_heads // max(queries, 1)
+        return heads if heads * queries == keys * self.q_num_heads and heads else self.kv_num_heads
+
+    def _repeated(self, parts: Parts, name: str, x: Value, heads: int) -> Value:
+        """Each of the heads of x, the input `name`, as often as there are heads of values for it."""
+        if self.kv_num_heads % heads or len(x.shape) != 3:
             raise InferenceError(
-                f"query is {query.type}, q_num_heads {self.q_num_heads}, kv_num_heads {self.kv_num_heads}: a multiple "
-                "of the fewer is needed"
+                f"{name} is {x.type} of {heads} heads, kv_num_heads {self.kv_num_heads}: a multiple of the fewer is "
+                "needed"
             )
-        apart = parts.add(Reshape(), query, numbers(parts, 0, 0, self.q_num_heads, -1))
-        heads = numbers(parts, *np.repeat(np.arange(self.q_num_heads), self.kv_num_heads // self.q_num_heads))
-        return parts.add(Reshape(), parts.add(Gather(axis=2), apart, heads), numbers(parts, 0, 0, -1))
+        apart = parts.add(Reshape(), x, numbers(parts, 0, 0, heads, -1))
+        places = numbers(parts, *np.repeat(np.arange(heads), self.kv_num_heads // heads))
+        return parts.add(Reshape(), parts.add(Gather(axis=2), apart, places), numbers(parts, 0, 0, -1))
 
 
 class LinearAttentionGate(Contributed):

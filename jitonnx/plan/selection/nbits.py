@@ -8,7 +8,16 @@ from jitonnx.ir.computation import computations as c
 from jitonnx.ir.computation.lowering import Statement
 from jitonnx.ir.dims import DimLike, minimum, product
 from jitonnx.ir.dtypes import DType
-from jitonnx.kernels.nbits.spec import DIGITS, NBitsBuffers, NBitsGiven, RowsBuffers, RowsSizes, RowsSpec, choose
+from jitonnx.kernels.nbits.spec import (
+    DIGITS,
+    NBitsBuffers,
+    NBitsGiven,
+    RowsBuffers,
+    RowsSizes,
+    RowsSpec,
+    choose,
+    stored_scales,
+)
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.selection.windows import evenly_spaced, place_rows, row_strides
@@ -31,8 +40,16 @@ def matmul(planner: Planner, group: Group, statement: Statement) -> None:
     m, k, n = product(a.shape[:-1]), a.shape[-1], y.shape[-1]
     kind = "" if zeros is None else zeros.dtype.numpy.name
     rounded = computation.rounds or planner.choices.precision == "bfloat16"
+    given_scales = planner.tensor(scales)
+    assert given_scales.constant is not None, "Bug: scales are no constant"
     spec = choose(
-        computation.bits, computation.block, kind, planner.target, rounded=rounded, quantised=computation.quantises
+        computation.bits,
+        computation.block,
+        kind,
+        planner.target,
+        rounded=rounded,
+        quantised=computation.quantises,
+        scales=stored_scales(given_scales.constant, planner.target),
     )
     rows = spec.rows_spec
     blocks = scales.shape[1]
@@ -42,10 +59,8 @@ def matmul(planner: Planner, group: Group, statement: Statement) -> None:
         return _prepared(planner, rows, a, (m, k, a_row), blocks)
 
     prepared, factors = planner.prepared(a, prepare, rows)
-    packed_scales, packed_zeros = (
-        None if value is None else planner.packed(planner.tensor(value), spec.pack_blocks, ("blocks", spec))
-        for value in (scales, zeros)
-    )
+    packed_scales = planner.packed(given_scales, spec.pack_scales, ("scales", spec))
+    packed_zeros = None if zeros is None else planner.packed(planner.tensor(zeros), spec.pack_blocks, ("blocks", spec))
     buffers = NBitsBuffers(
         a=a,
         left=prepared,
@@ -57,8 +72,10 @@ def matmul(planner: Planner, group: Group, statement: Statement) -> None:
     )
     call = KernelCall(spec, buffers, NBitsGiven(m=m, n=n, k=k, a_row=a_row, y_row=y_row))
     call.label = f"product of {computation.bits} bits {m}x{n}x{k}"
-    many = ["many rows in bfloat16, by tile registers"] if spec.rounded else []
-    call.reason = "; ".join([_HOW[spec.digits], *many, *group.reasons])
+    others = ["many rows in bfloat16, by tile registers"] if spec.rounded else []
+    if spec.scales != "float32":
+        others.append(f"scales as {spec.scales}")
+    call.reason = "; ".join([_HOW[spec.digits], *others, *group.reasons])
     planner.epilogue(group, call, row_strides(order[:-1]))
     planner.call(call)
 

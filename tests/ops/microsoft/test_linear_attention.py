@@ -45,6 +45,16 @@ CASES: list[Case] = [
         **{**HEADS, "q_num_heads": 1},
     ),
     case("LinearAttention", 1, QUERY, KEY[:, :, :4], VALUE, outputs=2, **{**HEADS, "kv_num_heads": 1}, **LINEAR),
+    # Fewer heads of queries and keys than of values, as Qwen3.5 has them.
+    *(
+        case(
+            *("LinearAttention", 1, QUERY[:, :, :queries], KEY[:, :, :keys], normal(2, 5, 12), normal(2, 4, 4, 3)),
+            *(-np.abs(normal(2, 5, 4)), np.abs(normal(2, 5, 4))),
+            outputs=2,
+            **{"q_num_heads": queries // 4, "kv_num_heads": 4},
+        )
+        for queries, keys in ((8, 8), (4, 8), (4, 4), (8, 4))
+    ),
     case("LinearAttentionGate", 1, *GATES, outputs=1),
     case("LinearAttentionGate", 1, *GATES, normal(2, 5, 3), outputs=2),
     case(
@@ -68,6 +78,24 @@ REFUSED = [
     (
         case("LinearAttention", 1, QUERY, KEY, VALUE, None, DECAY, BETA, outputs=2, state_window=1, **HEADS),
         "state_window",
+    ),
+    (
+        case(
+            *("LinearAttention", 1, normal(2, 5, 8), normal(2, 5, 12), normal(2, 5, 9)),
+            outputs=2,
+            **{"q_num_heads": 2, "kv_num_heads": 3},
+            **LINEAR,
+        ),
+        "query is float.* of 2 heads, kv_num_heads 3",
+    ),
+    (
+        case(
+            *("LinearAttention", 1, normal(2, 5, 8), normal(2, 5, 12), normal(2, 5, 8)),
+            outputs=2,
+            **{"q_num_heads": 2, "kv_num_heads": 4},
+            **LINEAR,
+        ),
+        "key is float.* of 3 heads, kv_num_heads 4",
     ),
     (case("LinearAttentionGate", 1, *GATES, outputs=2), "needs the input b"),
 ]
