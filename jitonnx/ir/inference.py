@@ -84,6 +84,20 @@ class InferenceContext:
         # A size that differs from 1 is either 0 or at least 2.
         return not self.assume_equal(minimum(dim, maximum(2 - dim, 0)), 0) and self.assume_equal(dim, 1)
 
+    def assume_size(self, dim: DimLike, usual: int) -> int:
+        """A number that a size is assumed to be, on which more hangs than sizes: the examples', or else the usual one.
+
+        DataDependentError where nothing may be assumed.
+        """
+        if isinstance(dim, int):
+            return dim
+        examples = self.assumptions.examples
+        told = examples is not None and variables(dim) <= examples.keys()
+        size = evaluate(dim, examples) if examples is not None and told else usual
+        if not self.assume_equal(dim, size):
+            raise DataDependentError(f"more than sizes depends on {dim}")
+        return size
+
     def shown_equal(self, a: DimLike, b: DimLike) -> bool:
         """Whether the examples show two dimensions to be equal, which is noted then.
 

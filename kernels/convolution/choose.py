@@ -199,16 +199,19 @@ def choose_depthwise_planes(
 def least_planar_width(
     kernel: tuple[int, int], strides: tuple[int, int], dilations: tuple[int, int], target: Target
 ) -> int:
-    """The columns of a result from which on `choose_depthwise_planes` chooses a kernel, but for the fewest widths; 0
-    where it does for all, or for none."""
+    """The columns of a result from which on `choose_depthwise_planes` chooses a kernel, as of `parting`; 0 where it
+    never does."""
     widths = range(1, 8 * target.lanes(4))
-    planar = [
-        choose_depthwise_planes(kernel, strides, dilations, (None, width), target) is not None for width in widths
-    ]
-    if not any(planar):
-        return 0
-    below = min(range(len(widths)), key=lambda below: sum(planar[:below]) + planar[below:].count(False))
-    return widths[below] if below else 0
+    planar = [choose_depthwise_planes(kernel, strides, dilations, (None, width), target) for width in widths]
+    return parting([spec is not None for spec in planar]) or 0
+
+
+def parting(answers: Sequence[bool]) -> int | None:
+    """The size from which on the answer is taken to be yes, so that it is for the most sizes as given for 1, 2, 3 and
+    so on; None where it is no for all."""
+    if not any(answers):
+        return None
+    return 1 + min(range(len(answers)), key=lambda below: sum(answers[:below]) + answers[below:].count(False))
 
 
 def _read_taps(shape: ConvolutionShape) -> list[float]:

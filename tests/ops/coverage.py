@@ -64,8 +64,7 @@ REASONS = """
 | complex numbers, floats of 8 bits and less, integers of 4 bits and less, as elements | what models do with them \
 is to store weights, which are decoded when a model is loaded |
 | ImageDecoder, TfIdfVectorizer | the first is Pillow's, the second looks n-grams up in a table: Python's |
-| results whose rank is open: GatherND with tuples of an open length, reductions over axes that are computed | strides \
-and loops are planned, for a rank |
+| results whose rank is open, as of reductions over axes that are computed | strides and loops are planned, for a rank |
 | Conv, ConvTranspose with an open number of taps; LSTM, GRU, RNN with an open number of units | kernels are written \
 out for them; where weights of known sizes are computed, or the number of input channels or features is open, there is \
 code |

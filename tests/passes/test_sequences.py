@@ -124,6 +124,32 @@ def test_a_list_that_is_changed() -> None:
     assert_gone(check(bytes_of(nodes, inputs, outputs), *feeds))
 
 
+def test_mapped_lists() -> None:
+    """A body for each element, beside those of another list, a tensor, and what it captures."""
+    body = graph(
+        [
+            node("Add", ["one", "other"], ["sum"]),
+            node("Mul", ["sum", "scale"], ["product"]),
+            node("Sub", ["product", "z"], ["left"]),
+            node("Neg", ["left"], ["right"]),
+        ],
+        [tensor("one", None), tensor("other", None), tensor("scale", None)],
+        [tensor("left", None), tensor("right", None)],
+    )
+    nodes = [
+        constant("second", 1, INT64),
+        node("SequenceConstruct", ["x", "y"], ["a"]),
+        node("SequenceConstruct", ["y", "x"], ["b"]),
+        node("SequenceMap", ["a", "b", "z"], ["l", "r"], body=body),
+        node("SequenceAt", ["l", "second"], ["first"]),
+        node("ConcatFromSequence", ["r"], ["all"], axis=0),
+    ]
+    inputs = [tensor("x", ("a", 3)), tensor("y", ("a", 3)), tensor("z", (3,))]
+    model = bytes_of(nodes, inputs, [tensor("first", None), tensor("all", None), sequence("l")])
+    session = check(model, *({"x": numbers(n, 3), "y": -2 * numbers(n, 3), "z": numbers(3)} for n in (2, 0, 5)))
+    assert "SequenceMap" not in operators(session)
+
+
 def test_optionals() -> None:
     nodes = [
         node("Optional", ["x"], ["o"]),

@@ -297,6 +297,24 @@ def test_depthwise_convolution_of_planes_of_open_width(
             np.testing.assert_allclose(y, np.maximum(wide * gate, 0), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("images", [1, "n"])
+@pytest.mark.parametrize("axes", [["h", "w"], ["l"]])
+def test_pointwise_convolution_of_planes_of_open_size(axes: list[str], images: int | str) -> None:
+    """Small images are done channels-last between copies, large ones as planes: which, each run tells."""
+    channels, outputs = 40, 48
+    weights, bias = data(1, outputs, channels, *(1 for _ in axes)), data(2, outputs)
+    nodes = [node("Conv", ["x", "weights", "bias"], ["c"]), node("Relu", ["c"], ["y"])]
+    inputs = [tensor("x", [images, channels, *axes])]
+    session = jitonnx.InferenceSession(model(nodes, inputs, [tensor("y", None)], {"weights": weights, "bias": bias}))
+    assert sum(label.startswith("copy") for label in labels(session)) == 2
+    for count in (1, 3, 0) if images == "n" else (images,):
+        for size in [(7, 7), (30, 31), (1, 1), (5, 3), (16, 16), (3, 70), (7, 7)]:
+            x = data(3, count, channels, *(size if len(axes) > 1 else (size[0] * size[1],)))
+            (y,) = session.run(None, {"x": x})
+            wide = Conv().evaluate(x.astype(float), weights.astype(float), bias.astype(float))
+            np.testing.assert_allclose(y, np.maximum(wide, 0), rtol=1e-4, atol=1e-4)
+
+
 def test_pointwise_convolution_of_planes_with_a_residual_that_lies_otherwise() -> None:
     """A channels-last residual is copied into planes for the epilogue."""
     weights, x, residual = data(1, OUTPUTS, CHANNELS, 1, 1), data(2, 2, CHANNELS, *IMAGE), data(3, 2, *IMAGE, OUTPUTS)

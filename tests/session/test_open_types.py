@@ -168,6 +168,9 @@ def indexing() -> dict[str, Case]:
         one = places._replace(sizes=((1, width), (0, width)))
         updates = Input("u", " ".join(["N", *"ABCDE"[width:]]), ((1, *rest[0]), (0, *rest[1])))
         found[f"ScatterND of {width}"] = Case("ScatterND", (data, one, updates))
+    updates = Input("u", "N D E", ((1, 3, 2), (0, 2, 4)))
+    places = Input("i", "N W", ((1, 3), (0, 3)), "int64")
+    found["ScatterND of an open width"] = Case("ScatterND", (data, places, updates))
     found["GatherND in batches"] = Case(
         "GatherND", (data, Input("i", "A B N 2", ((3, 4, 5, 2), (2, 3, 0, 2)), "int64")), {"batch_dims": 2}
     )
@@ -252,3 +255,20 @@ def test_compiled_for_any_size(case: Case, dtype: str) -> None:
             a, b = (array if array.dtype.kind != "f" else array.astype(np.float64) for array in (result, expected))
             np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
     assert session.compile_status.numpy_runs == 0 and not list(engine._engines)
+
+
+@pytest.mark.filterwarnings("ignore:output")
+def test_tuples_of_an_open_width() -> None:
+    """GatherND whose results' rank hangs on a size: a run with another width has code made for that one."""
+    data, places = Input("x", "A B C", ((3, 4, 5),)), Input("i", "N W", ((6, 2),), "int64")
+    session = jitonnx.InferenceSession(model(Case("GatherND", (data, places)), "float32"))
+    random = np.random.default_rng(0)
+    for width in (3, 2, 1, 2, 3):
+        for rows, sizes in ((6, (3, 4, 5)), (0, (3, 4, 5)), (4, (2, 7, 2))):
+            x, i = random.standard_normal(sizes).astype(np.float32), random.integers(-2, 2, (rows, width))
+            (y,) = session.run(None, {"x": x, "i": i})
+            np.testing.assert_array_equal(y, x[tuple(i.T)])
+            assert session.engine.program((x.shape, i.shape)) is not None, "it is evaluated on NumPy"
+    x = np.zeros((3, 4, 5), np.float32)
+    with pytest.raises(jitonnx.errors.Error, match=r"do not address|indices"):
+        session.run(None, {"x": x, "i": np.zeros((2, 4), np.int64)})

@@ -11,7 +11,7 @@ from jitonnx.ir.computation.lowering import Lowering
 from jitonnx.ir.dims import DimLike, minimum
 from jitonnx.ir.graph import Value
 from jitonnx.ir.inference import InferenceContext
-from jitonnx.ir.operator import DataDependentError, InferenceError, Operator
+from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.base import integers, normalize_axis
 
@@ -92,9 +92,11 @@ class GatherND(Operator):
     batch_dims: int = 0
 
     def infer(self, context: InferenceContext, data: Value, indices: Value) -> TensorType:
-        batch, depth = self.batch_dims, indices.shape[-1] if indices.shape else None
-        if not isinstance(depth, int):
-            raise DataDependentError(f"the output's rank depends on the last size of {indices.name!r}")
+        if not indices.shape:
+            raise InferenceError(f"indices {indices.type} do not address {data.type}: they are a scalar")
+        batch, length = self.batch_dims, indices.shape[-1]
+        # An open length is taken for that of tuples that address single elements until a run shows another one.
+        depth = context.assume_size(length, len(data.shape) - batch)
         if not (0 <= batch < len(indices.shape) and batch + depth <= len(data.shape)):
             raise InferenceError(f"indices {indices.type} do not address {data.type} with batch_dims {batch}")
         if not all(context.demand_equal(a, b) for a, b in zip(data.shape[:batch], indices.shape[:batch], strict=True)):

@@ -10,11 +10,11 @@ import numpy as np
 from jitonnx.ir.computation import computations as c
 from jitonnx.ir.computation import expressions as e
 from jitonnx.ir.computation.lowering import Lowering
-from jitonnx.ir.dims import DimLike, product
+from jitonnx.ir.dims import Dim, DimLike, product
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.inference import InferenceContext
-from jitonnx.ir.operator import DataDependentError, InferenceError, Operator
+from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType, contents_array
 from jitonnx.ops.base import is_narrow, lower_halves, normalize_axis
 from jitonnx.ops.onnx.gather import check_within
@@ -104,10 +104,10 @@ class ScatterND(_Scatter):
     """output[indices[i, ...]] = updates[i, ...]: the last axis of indices addresses elements or slices of data."""
 
     def infer(self, context: InferenceContext, data: Value, indices: Value, updates: Value) -> TensorType:
-        depth = indices.shape[-1] if indices.shape else 0
-        if not isinstance(depth, int):
-            raise DataDependentError(f"what is written depends on the last size of {indices.name!r}")
-        if not 1 <= depth <= len(data.shape):
+        length = indices.shape[-1] if indices.shape else 0
+        # An open length follows from how many axes the updates have.
+        depth = len(indices.shape) - 1 + len(data.shape) - len(updates.shape) if isinstance(length, Dim) else length
+        if not 1 <= depth <= len(data.shape) or not context.demand_equal(length, depth):
             raise InferenceError(f"indices {indices.type} do not address data {data.type}")
         expected: tuple[DimLike, ...] = (*indices.shape[:-1], *data.shape[depth:])
         if len(expected) != len(updates.shape) or not all(map(context.demand_equal, expected, updates.shape)):

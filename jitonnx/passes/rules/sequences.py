@@ -13,7 +13,7 @@ import numpy as np
 
 from jitonnx.ir.dims import DimLike, maximum, variables
 from jitonnx.ir.dtypes import DType
-from jitonnx.ir.graph import Graph, Node, Value
+from jitonnx.ir.graph import Graph, GraphError, Node, Value
 from jitonnx.ir.types import OptionalType, SequenceType
 from jitonnx.ops.base import normalize_axis
 from jitonnx.ops.onnx.concat_split import Concat, Split
@@ -29,11 +29,12 @@ from jitonnx.ops.onnx.sequence import (
     SequenceErase,
     SequenceInsert,
     SequenceLength,
+    SequenceMap,
     SplitToSequence,
 )
 from jitonnx.ops.onnx.shape import Unsqueeze
 from jitonnx.passes.rewriting import Edit, Result, array, producer, rule, scalar
-from jitonnx.passes.rules.loops import changed, copied, without
+from jitonnx.passes.rules.loops import UNROLLED_NODES, changed, copied, without
 from jitonnx.support.records import NamedTuple
 
 PARTS = 256
@@ -190,6 +191,34 @@ def joined(node: Node, edit: Edit) -> Result:
     return edit.reshape(edit.transpose(split.x, order), shape)
 
 
+@rule(
+    "mapped sequence", SequenceMap, equation="SequenceMap(SequenceConstruct(a, b), f) = SequenceConstruct(f(a), f(b))"
+)
+def mapped(node: Node, edit: Edit) -> Result:
+    """A body for each element of a known sequence, and for those beside it of others."""
+    (body,) = node.bodies
+    given: list[list[Value] | Value] = []
+    for value in node.arguments:
+        assert value is not None
+        elements = _elements(value) if isinstance(value.type, SequenceType) else value
+        if elements is None:
+            return None
+        given.append(elements)
+    first = given[0]
+    assert isinstance(first, list)
+    lengths = {len(one) for one in given if isinstance(one, list)}
+    if len(lengths) > 1 or not first or len(first) * len(body) > UNROLLED_NODES:
+        return None
+    rows = []
+    try:
+        for number in range(len(first)):
+            inputs = [one[number] if isinstance(one, list) else one for one in given]
+            rows.append(edit.inline(copied(body, list(body), body.inputs, body.outputs), [*inputs, *node.captured]))
+    except GraphError:  # an element is one that the run has to refuse
+        return None
+    return [edit.add(SequenceConstruct(), *column) for column in zip(*rows, strict=True)]
+
+
 @rule("value of an optional", OptionalGetElement, equation="OptionalGetElement(Optional(x)) = x")
 def optional_value(node: Node, edit: Edit) -> Result:
     """What an optional was made of."""
@@ -305,6 +334,7 @@ RULES = (
     element,
     length,
     joined,
+    mapped,
     optional_value,
     optional_has_value,
     appended,

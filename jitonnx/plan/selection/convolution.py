@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from jitonnx.kernels.convolution.choose import (
     choose_depthwise_planes,
     least_planar_width,
     outruns_bfloat16,
+    parting,
 )
 from jitonnx.kernels.convolution.problem import ConvolutionBuffers, ConvolutionShape, Problem
 from jitonnx.kernels.convolution.spec import (
@@ -105,9 +106,11 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
     if array.ndim not in (3, 4, 5):
         planner.unplannable(f"a convolution over {array.ndim - 2} spatial axes")
     x = planner.tensor(image)
-    if factors is None and _is_pixelwise(computation, array) and _stays_planar(planner, group, x):
-        _planar_product(planner, group, weights, _read_pixels(planner, computation, x), bias)
-        return
+    if factors is None and _is_pixelwise(computation, array):
+        least = _planar_pixels(planner, group, x)
+        if least is not None:
+            _planar_product(planner, group, weights, _read_pixels(planner, computation, x), bias, least)
+            return
     if factors is None and narrow_convolution(planner, group, computation, weights, x, bias):
         return
     if spec := _depthwise_in_planes(planner, group, computation, array, x):
@@ -142,33 +145,27 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
         _direct(planner, group, computation, x, weights, y)
 
 
-def _stays_planar(planner: Planner, group: Group, x: StridedTensor) -> bool:
-    """Whether an image lies in planes of pixels, its 1x1 convolution is wanted so, and is cheaper so.
+def _planar_pixels(planner: Planner, group: Group, x: StridedTensor) -> int | None:
+    """The number of pixels from which on an image that lies in planes of pixels, and whose 1x1 convolution is wanted
+    so, is cheaper so; None where none is.
 
     Two copies are spared, one if not all pixels are read, but then vectors are of pixels, not of output channels: 49
-    pixels fill 64 lanes. With an unknown number of pixels, what costs least where it costs most, compared with the
-    other, for usual numbers.
+    pixels fill 64 lanes.
     """
     target = _between_planes(planner, group, x)
     if target is None:
-        return False
-    pixels, lanes = concrete(product(target.shape[2:])), planner.target.lanes(4)
-    channels, outputs = integers([x.shape[1], target.shape[1]])
+        return None
+    lanes, (channels, outputs) = planner.target.lanes(4), integers([x.shape[1], target.shape[1]])
     copied = tuning.COPY_COST * (outputs + (channels if target.shape[2:] == x.shape[2:] else 0))
 
-    def costs(pixels: int) -> tuple[float, float]:
-        """Channels-last and in planes, in multiply-adds of vectors."""
-        last = pixels * (-(-outputs // lanes) * channels + copied)
-        return last, -(-pixels // lanes) * outputs * channels
+    def is_cheaper(pixels: int) -> bool:
+        """Whether it is in multiply-adds of vectors."""
+        return -(-pixels // lanes) * outputs * channels <= pixels * (-(-outputs // lanes) * channels + copied)
 
+    pixels = concrete(product(target.shape[2:]))
     if pixels is not None:
-        last, planar = costs(pixels)
-        return planar <= last
-    gains = [last / max(planar, 1) for last, planar in map(costs, _USUAL_PIXELS)]
-    return max(gains) * min(gains) >= 1
-
-
-_USUAL_PIXELS = (7 * 7, 14 * 14, 56 * 56)
+        return 0 if is_cheaper(pixels) else None
+    return parting([is_cheaper(pixels) for pixels in range(1, 16 * lanes)])
 
 
 def _between_planes(planner: Planner, group: Group, x: StridedTensor) -> StridedTensor | None:
@@ -184,18 +181,67 @@ def _between_planes(planner: Planner, group: Group, x: StridedTensor) -> Strided
 
 
 def _planar_product(
-    planner: Planner, group: Group, weights: StridedTensor, x: StridedTensor, bias: Value | None
+    planner: Planner, group: Group, weights: StridedTensor, x: StridedTensor, bias: Value | None, least: int
 ) -> None:
-    """A 1x1 convolution as weights times planes: [M, C] @ [N, C, pixels]."""
+    """A 1x1 convolution as weights times planes: [M, C] @ [N, C, pixels]; in runs in which planes have less pixels than
+    `least`, channels-last, between copies."""
     assert group.output is not None
     y = planner.place(group.output)
     if bias is not None:
         add_bias(planner, group, bias, x.rank)
+    parts = _parted(planner, group, x, y, product(y.shape[2:]), least)
+    if parts is not None:
+        (small_x, small_y), (x, y) = parts
+        pixels, result = _channels_last_between(planner, small_x, small_y, f"for less than {least} pixels")
+        swapped = replace(weights, shape=weights.shape[1::-1], strides=weights.strides[1::-1])
+        rows, out = pixels_as_rows(pixels), pixels_as_rows(result)
+        assert rows is not None and out is not None
+        gemm(planner, group, rows, swapped, GemmResult(out, _of_images(small_x, pixels_as_rows)))
+        planner.copy_into(result, small_y, f"for less than {least} pixels, made channels-last")
+        planner.note(f"for {least} pixels or more")
     matrix, planes = replace(weights, shape=weights.shape[:2], strides=weights.strides[:2]), _planes(x)
     out = _planes(y)
     assert planes is not None and out is not None
     planner.note("a 1x1 convolution is a product of weights and planes of pixels")
-    gemm(planner, group, matrix, planes, GemmResult(out, _planes, tuple(range(x.rank))))
+    gemm(planner, group, matrix, planes, GemmResult(out, _of_images(x, _planes), tuple(range(x.rank))))
+
+
+def _of_images(
+    x: StridedTensor, as_matrix: Callable[[StridedTensor], StridedTensor | None]
+) -> Callable[[StridedTensor], StridedTensor | None]:
+    """`as_matrix` for as many images as x has, which may be a part of a result's (`_parted`)."""
+    return lambda tensor: as_matrix(replace(tensor, shape=(x.shape[0], *tensor.shape[1:])))
+
+
+_Images: TypeAlias = "tuple[StridedTensor, StridedTensor]"
+
+
+def _parted(
+    planner: Planner, group: Group, x: StridedTensor, y: StridedTensor, size: DimLike, least: int
+) -> tuple[_Images, _Images] | None:
+    """x and y for runs in which `size` is below `least`, and for others: in each run one of both has no images. None
+    where all runs are done alike: the size is known, or an operand of the epilogue would be copied in all of them.
+    """
+    assert group.output is not None
+    operands = (broadcast_to(planner.tensor(one), group.output.shape) for one in group.operands)
+    if (
+        isinstance(size, int)
+        or least < 2
+        or any((rows := pixel_strides(one)) is None or rows[2] not in (0, 1) for one in operands)
+    ):
+        return None
+    large = minimum(floor_divide(size, least), 1)
+
+    def share(image: StridedTensor, of: DimLike) -> StridedTensor:
+        return replace(image, shape=(image.shape[0] * of, *image.shape[1:]))
+
+    return (share(x, 1 - large), share(y, 1 - large)), (share(x, large), share(y, large))
+
+
+def _channels_last_between(planner: Planner, x: StridedTensor, y: StridedTensor, why: str) -> _Images:
+    """A channels-last copy of x, and a place for what y is to be copied from."""
+    order = channels_last_order(x.rank)
+    return planner.copy(x, order, f"{why}, needed channels-last"), planner.temporary(y.shape, y.dtype, order)
 
 
 def _read_pixels(planner: Planner, computation: c.Convolution, x: StridedTensor) -> StridedTensor:
@@ -254,32 +300,22 @@ def _narrow_depthwise(
     weights: StridedTensor,
     x: StridedTensor,
     y: StridedTensor,
-) -> tuple[StridedTensor, StridedTensor]:
+) -> _Images:
     """Plans a depthwise convolution of planes of open width for runs in which they are narrow: channels-last, between
-    copies. Returns x and y as they are for other runs: of two ways, one has no images in each run.
+    copies. Returns x and y as they are for other runs.
     """
-    assert group.output is not None
-    kernel, strides, dilations = pair(weights.shape[2:]), pair(computation.strides), pair(computation.dilations)
-    width, operands = y.shape[-1], (broadcast_to(planner.tensor(one), group.output.shape) for one in group.operands)
-    if isinstance(width, int) or any((rows := pixel_strides(one)) is None or rows[2] not in (0, 1) for one in operands):
-        return x, y  # an operand would be copied in all runs
-    least = least_planar_width(integers(kernel), integers(strides), integers(dilations), planner.target)
-    if not least:
+    kernel, strides, dilations = map(pair, (integers(weights.shape[2:]), computation.strides, computation.dilations))
+    least = least_planar_width(kernel, strides, dilations, planner.target)
+    parts = _parted(planner, group, x, y, y.shape[-1], least)
+    if parts is None:
         return x, y
-    wide = minimum(floor_divide(width, least), 1)
-    narrow_x, wide_x, narrow_y, wide_y = (
-        replace(image, shape=(image.shape[0] * share, *image.shape[1:]))
-        for image in (x, y)
-        for share in (1 - wide, wide)
-    )
+    (narrow_x, narrow_y), wide = parts
     why = f"for results of less than {least} columns"
-    order = channels_last_order(x.rank)
-    rows_of_pixels = planner.copy(narrow_x, order, f"{why}, needed channels-last")
-    result = planner.temporary(narrow_y.shape, narrow_y.dtype, order)
-    _direct(planner, group, computation, rows_of_pixels, weights, result)
+    pixels, result = _channels_last_between(planner, narrow_x, narrow_y, why)
+    _direct(planner, group, computation, pixels, weights, result)
     planner.copy_into(result, narrow_y, f"{why}, made channels-last")
     planner.note(f"for results of {least} columns or more")
-    return wide_x, wide_y
+    return wide
 
 
 def _planes(tensor: StridedTensor) -> StridedTensor | None:
