@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 
 import jitonnx
 from tests.session.models import model, node, tensor
@@ -333,6 +333,34 @@ def test_shortcuts_lie_as_bytes() -> None:
     calls = jitonnx.InferenceSession(contents).engine.compiled.plan.calls  # type: ignore[union-attr]
     results = [call.spec.result for call in calls if "convolution" in call.label]  # type: ignore[attr-defined]
     assert results == ["uint8", "float32"]  # the second is the model's result
+
+
+def test_convolutions_of_signed_bytes_part_at_halves_alone() -> None:
+    """Those that both levels of onnxruntime compute in float32, and we in integers: a result is another one only where
+    the exact number lies as near to the middle of two as sums of float32 in any order are uncertain."""
+    author, shape, scale, step = Author(), (1, 32, 40, 40), 0.0237123, 0.0237123 * 0.003123 * 1000
+    steps = author.constant(np.float32(scale)), author.constant(np.int8(0))
+    w = RANDOM.integers(-127, 128, (64, 32, 3, 3)).astype(np.int8)
+    factors = author.constant(np.float32(0.003123)), author.constant(np.int8(0))
+    weights = author.op("DequantizeLinear", author.constant(w), *factors)
+    y = author.op("Conv", author.op("DequantizeLinear", "x", *steps), weights)
+    y = author.op("QuantizeLinear", y, author.constant(np.float32(step)), author.constant(np.int8(0)))
+    contents = model(
+        author.nodes, [tensor("x", shape, TensorProto.INT8)], [tensor(y, None, TensorProto.INT8)], author.constants
+    )
+    theirs, ours = at_levels(contents), jitonnx.InferenceSession(contents)
+    for _ in range(2):
+        x = RANDOM.integers(-30, 31, shape).astype(np.int8)
+        expected, optimised = (session.run(None, {"x": x})[0] for session in theirs)
+        np.testing.assert_array_equal(optimised, expected)
+        (found,) = ours.run(None, {"x": x})
+        places = np.argwhere(found != expected)
+        for n, o, i, j in places:
+            products = x[n, :, i : i + 3, j : j + 3].astype(np.float64) * w[o]
+            unit = float(np.float32(scale)) * float(np.float32(0.003123)) / float(np.float32(step))
+            exact, size = unit * products.sum(), unit * np.abs(products).sum()
+            assert abs(int(found[n, o, i, j]) - int(expected[n, o, i, j])) == 1
+            assert abs(abs(exact - np.floor(exact)) - 0.5) <= (products.size + 4) * 2.0**-24 * size
 
 
 def _hard_swish(author: Author, x: str, zero: int, kind: Any) -> str:
