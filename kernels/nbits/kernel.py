@@ -516,7 +516,8 @@ class _NBits:
         """A word of each column times the rows' elements."""
         code, spec, lanes = self.code, self.spec, self.lanes
         w = w.at(word * spec.width)
-        if vectors == VECTORS:  # columns that are read one vector at a time are near already
+        # Columns that are read one vector at a time are near already, and groups of rows ask for their strips.
+        if vectors == VECTORS and (self.digits != 1 or len(left) == 1):
             for v in range(vectors):
                 emit_prefetch(code.builder, w.at(v * lanes + tuning.NBITS_AHEAD_BYTES // 4).value)
         if self.digits:
@@ -528,7 +529,7 @@ class _NBits:
             for place in range(places):
                 columns = [_at_place(x, spec.bits * place, mask, last=place == places - 1) for x in loaded]
                 for r, row in enumerate(left):
-                    if self.digits == 1:
+                    if self.digits == 1 and (not r or code.target.vector_registers < 32):
                         row = row.behind(*(sums[0][(r - 1) * vectors + v].get() for v in range(vectors)))
                     for digit, values in enumerate(sums):
                         four = row.load((word * places + place) * self.digits + digit).splat(lanes)
