@@ -47,6 +47,7 @@ from jitonnx.errors import Error, Fail, ModelLoadCanceled, NoSuchFile
 from jitonnx.ir.defects import is_defect, survived
 from jitonnx.runtime.artifact import Artifact, ArtifactError, open_artifact
 from jitonnx.runtime.driver import image, make_ahead
+from jitonnx.runtime.threads import allowed_cpus
 from jitonnx.support import fork_safety
 from jitonnx.support.kernel_cache import KernelCache, default_directory
 from jitonnx.support.lru_cache import LRUCache
@@ -300,6 +301,8 @@ class OpenedModel:
         elif self._open_cached():
             self.warm_up()
         else:
+            if allowed_cpus() > 1:
+                make_ahead(["runs"])  # LLVM is at work on it while what plans models is imported
             model = self._loaded(self._source)
             self._write_optimized(model)
             if self.cache_key is not None:
@@ -404,11 +407,9 @@ class OpenedModel:
             return
         engine = main.engine
         if not in_background(engine) and not isinstance(engine, SavedEngine):
-            from jitonnx.api.saved.saving import model_info
-
-            info = model_info(self.description)._replace(operators=self._operators)
-            examples = tuple(self._examples)
-            executor.submit(model_cache.caching(engine, cache_key, info, self._options, examples), always=True)
+            description, operators, examples = self.description, self._operators, tuple(self._examples)
+            job = model_cache.caching(engine, cache_key, description, operators, self._options, examples)
+            executor.submit(job, always=True)
 
     def _keep_variants(self) -> None:
         """Have what is kept of the model written anew whenever there is a plan for other sizes."""
@@ -431,10 +432,10 @@ class OpenedModel:
         from jitonnx.support.background_jobs import BackgroundExecutor
 
         threads = thread_count(self._options.intra_op_num_threads)
-        if threads > 1:
+        if allowed_cpus() > 1:
             open_sizes = any(not value.type.static for value in model.graph.inputs)
             bodies = any(node.bodies for node in model.graph)
-            make_ahead(["runs", *(["sizes"] if open_sizes else ()), *(["sizes", "chains"] if bodies else ())])
+            make_ahead([*(["sizes"] if open_sizes else ()), *(["sizes", "chains"] if bodies else ())])
         self.description = _described(model)
         with_defaults = copied(model.graph) if model.overridable else None
         self._settings = engine_settings(self._options, self._disabled, threads)

@@ -6,8 +6,6 @@ import errno
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from hashlib import sha256  # OpenSSL's, which is fast
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -15,10 +13,11 @@ import numpy as np
 
 from jitonnx.support import fork_safety
 from jitonnx.support.artifact_magic import MAGIC
-from jitonnx.support.digest import SHA256_BYTES
+from jitonnx.support.digest import SHA256_BYTES, begun_sha256, sha256
 from jitonnx.support.draws import is_state
 from jitonnx.support.kernel_cache import temporary_name
 from jitonnx.support.mapped_files import DataFile, chunks, file_of, offset_in
+from jitonnx.support.records import dataclass
 from jitonnx.target.cpu import CpuNeeded
 
 from .artifact import (
@@ -250,7 +249,7 @@ class _ConstantTable:
         return self._known[digest]
 
     def _digest(self, array: Array) -> bytes:
-        digest = sha256()
+        digest = begun_sha256(array.nbytes)
         for chunk in chunks(array):
             self._go_on()
             with fork_safety.safepoint:

@@ -29,6 +29,7 @@ from typing import Any
 from jitonnx.support import fork_safety
 from jitonnx.support.kernel_cache import KernelCache
 from jitonnx.support.records import NamedTuple
+from jitonnx.support.short_turns import short_turns
 from jitonnx.support.sources import package_folder, source_digest
 
 from .images import find_linked, load_linked
@@ -80,6 +81,8 @@ _beginning = fork_safety.lock()
 """Held where `_begun` changes."""
 _begun: set[str] = set()
 """Parts that a thread of their own has been begun for; a child process begins anew."""
+_written: dict[str, str] = {}
+"""Modules as LLVM IR that is to be compiled."""
 fork_safety.in_child(_begun.clear)
 
 
@@ -127,7 +130,8 @@ def is_made() -> bool:
 
 def make_ahead(parts: Iterable[str]) -> bool:
     """Begin to compile parts of the driver on a thread of its own, if neither this process nor the cache has them:
-    whatever is at hand goes on meanwhile, since LLVM, which takes most of the time, lets go of the GIL.
+    whatever is at hand goes on meanwhile, since LLVM, which takes most of the time, lets go of the GIL. What does not
+    is done before: that thread would have the GIL for every other turn alone, and LLVM begin behind the rest.
 
     Returns whether this process has them all now.
     """
@@ -136,10 +140,21 @@ def make_ahead(parts: Iterable[str]) -> bool:
         begin = [part for part in missing if part not in _begun]
         _begun.update(begin)
     if begin:
-        thread = threading.Thread(target=lambda: list(map(image, begin)), name="jitonnx-driver", daemon=True)
+        with fork_safety.critical:
+            cache = KernelCache()
+            for module in _modules(begin):
+                if cache.get(_module_version(module)) is None:
+                    _written.setdefault(module, _write(module))
+        thread = threading.Thread(target=_make, args=(begin,), name="jitonnx-driver", daemon=True)
         thread.start()
         atexit.register(thread.join, _EXIT_SECONDS)  # a process must not end while LLVM is at work
     return not missing
+
+
+def _make(parts: Iterable[str]) -> None:
+    with short_turns:
+        for part in parts:
+            image(part)
 
 
 def _taken(part: str) -> bool:
@@ -219,13 +234,25 @@ def adopt(found: Mapping[str, int], digest: str) -> None:
 
 def driver_code(cache: KernelCache, parts: Iterable[str]) -> DriverCode:
     """The object code of these parts of the driver and of those that they need, from the cache if it is there."""
-    wanted = dict.fromkeys(each for part in parts for each in (*PARTS[part].needs, part))
-    symbols = tuple(symbol for part in wanted for symbol in PARTS[part].symbols)
-    return DriverCode(symbols, [_object(cache, module) for part in wanted for module in PARTS[part].modules])
+    symbols = tuple(symbol for part in _with_needed(parts) for symbol in PARTS[part].symbols)
+    return DriverCode(symbols, [_object(cache, module) for module in _modules(parts)])
+
+
+def _with_needed(parts: Iterable[str]) -> Iterable[str]:
+    return dict.fromkeys(each for part in parts for each in (*PARTS[part].needs, part))
+
+
+def _modules(parts: Iterable[str]) -> list[str]:
+    """What the code of parts, and of those that they need, is compiled of."""
+    return [module for part in _with_needed(parts) for module in PARTS[part].modules]
+
+
+def _module_version(module: str) -> str:
+    return _version(f"module {module}")
 
 
 def _object(cache: KernelCache, module: str) -> bytes:
-    key = _version(f"module {module}")
+    key = _module_version(module)
     code = cache.get(key)
     if code is None:
         try:
@@ -260,16 +287,12 @@ def _compile(name: str) -> bytes:
     """A module of the driver as object code for any CPU of this architecture."""
     import llvmlite.binding as llvm
 
-    from jitonnx.emit import llvm_ir
-
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    module = llvm_ir.Module(llvm.get_process_triple(), prescheduled=True)
-    _define(name, module)
-    parsed = llvm.parse_assembly(str(module))
+    parsed = llvm.parse_assembly(_written.pop(name, None) or _write(name))
     parsed.verify()
     level = 0 if name in _SELDOM else 2
-    machine = llvm.Target.from_triple(module.triple).create_target_machine(opt=level, reloc="pic", codemodel="small")
+    machine = llvm.Target.from_triple(parsed.triple).create_target_machine(opt=level, reloc="pic", codemodel="small")
     if name not in _SELDOM:
         passes = llvm.create_new_module_pass_manager()
         for each in _PASSES:
@@ -277,6 +300,17 @@ def _compile(name: str) -> bytes:
         passes.run(parsed, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2)))
     code: bytes = machine.emit_object(parsed)
     return code
+
+
+def _write(name: str) -> str:
+    """A module of the driver as LLVM IR."""
+    import llvmlite.binding as llvm
+
+    from jitonnx.emit import llvm_ir
+
+    module = llvm_ir.Module(llvm.get_process_triple(), prescheduled=True)
+    _define(name, module)
+    return str(module)
 
 
 def _define(name: str, module: Any) -> None:

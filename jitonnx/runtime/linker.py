@@ -20,7 +20,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from jitonnx.support.records import NamedTuple
 
 from .layout import WORD_BYTES
 from .mapping import Linked
@@ -46,8 +47,7 @@ class UnlinkableError(ValueError):
     """Objects that ask for more than is known here; LLVM links them."""
 
 
-@dataclass(frozen=True)
-class _Section:
+class _Section(NamedTuple):
     kind: int
     flags: int
     offset: int
@@ -57,8 +57,7 @@ class _Section:
     alignment: int
 
 
-@dataclass(frozen=True)
-class _Symbol:
+class _Symbol(NamedTuple):
     name: str
     section: int
     value: int
@@ -113,14 +112,13 @@ def _section(data: bytes, at: int) -> _Section:
     return _Section(kind, flags, offset, size, link, info, max(1, alignment))
 
 
-@dataclass
 class _Block:
     """The code under construction."""
 
-    code: bytearray = field(default_factory=bytearray)
-    imports: dict[str, int] = field(default_factory=dict)
-    stubs_offset: int = 0
-    imports_offset: int = 0
+    def __init__(self) -> None:
+        self.code = bytearray()
+        self.imports: dict[str, int] = {}
+        self.stubs_offset = self.imports_offset = 0
 
     def align(self, alignment: int) -> None:
         self.code += _PADDING * (-len(self.code) % alignment)

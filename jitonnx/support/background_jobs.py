@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import sys
 import threading
 import weakref
 from collections import deque
@@ -18,12 +17,9 @@ from typing import Any, Generic, TypeVar
 
 from jitonnx.errors import Error, Fail
 from jitonnx.support import fork_safety
+from jitonnx.support.short_turns import short_turns
 
 _T = TypeVar("_T")
-
-TURN_SECONDS = 5e-4
-"""How long a job keeps Python's lock (the GIL) from a run that wants it. Python's default is 5 ms, a hundred times what
-a run of a small model takes."""
 
 EXIT_SECONDS = 2.0
 """How long the end of the interpreter waits for a job to notice that it is called off."""
@@ -147,8 +143,6 @@ class _Thread:
         self._jobs: deque[Job[Any]] = deque()
         self._thread: threading.Thread | None = None
         self._doing: Job[Any] | None = None
-        self._turn = 0.0
-        """How long a turn was in this process before there were jobs, while there are any."""
 
     @property
     def is_current(self) -> bool:
@@ -163,23 +157,15 @@ class _Thread:
                 self._thread.start()
 
     def _run(self) -> None:
-        self._turn = sys.getswitchinterval()
-        sys.setswitchinterval(min(self._turn, TURN_SECONDS))
-        while True:
-            with self._lock:
-                if not self._jobs:
-                    self.give_turns_back()
-                    self._thread = self._doing = None
-                    return
-                job = self._doing = self._jobs.popleft()
-            job.work()
-            del job
-
-    def give_turns_back(self) -> None:
-        """Let turns be as long as they were, unless somebody else has changed them meanwhile."""
-        if self._turn > TURN_SECONDS and abs(sys.getswitchinterval() - TURN_SECONDS) < 1e-6:
-            sys.setswitchinterval(self._turn)
-        self._turn = 0.0
+        with short_turns:
+            while True:
+                with self._lock:
+                    if not self._jobs:
+                        self._thread = self._doing = None
+                        return
+                    job = self._doing = self._jobs.popleft()
+                job.work()
+                del job
 
     def stop(self) -> None:
         """Call everything off and wait a little, so that no native code is cut short when the interpreter ends."""
@@ -207,7 +193,6 @@ _resuming = fork_safety.lock()
 
 def _after_fork() -> None:
     global _thread
-    _thread.give_turns_back()
     _thread = _Thread()
 
 

@@ -23,7 +23,7 @@ from jitonnx.engine import pending
 from jitonnx.engine.pipeline import Engine
 from jitonnx.errors import Fail, InvalidArgument, ModelRequiresCompilation
 from jitonnx.kernels.parts import packing
-from jitonnx.support import background_jobs
+from jitonnx.support import background_jobs, short_turns
 from jitonnx.support.background_jobs import BackgroundExecutor, Job, StoppedError
 from tests.session import models
 from tests.session.models import model, node, tensor
@@ -379,14 +379,16 @@ def test_a_job_leaves_the_cores_and_pythons_lock_to_the_runs(monkeypatch: pytest
         packing.for_each(lambda part: found.add(threading.get_ident()), 64, 1 << 30)
         return len(found)
 
+    threads = []
+
     def work(stop: threading.Event) -> tuple[bool, int, float]:
+        threads.append(threading.current_thread())
         return background_jobs.behind_runs(), packers(), sys.getswitchinterval()
 
     before = sys.getswitchinterval()
-    assert BackgroundExecutor().submit(work).wait() == (True, 1, pytest.approx(background_jobs.TURN_SECONDS))
+    assert BackgroundExecutor().submit(work).wait() == (True, 1, pytest.approx(short_turns.TURN_SECONDS))
     assert not background_jobs.behind_runs()
-    while background_jobs._thread._thread is not None:
-        time.sleep(0.001)
+    threads[0].join(60)
     assert sys.getswitchinterval() == before
 
 

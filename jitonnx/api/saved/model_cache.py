@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import jitonnx
 from jitonnx.api.entries import COMPILE, CPU_NAME, EXTERNAL_DATA_FOLDER, GEMM, KEEP_MODEL, switch
 from jitonnx.errors import Error
-from jitonnx.runtime.artifact import Artifact, ArtifactError, ModelInfo, open_artifact
+from jitonnx.runtime.artifact import Artifact, ArtifactError, open_artifact
 from jitonnx.support.background_jobs import LAST_SECONDS, StoppedError
 from jitonnx.support.digest import sha256, sha256_of_tensor
 from jitonnx.support.mapped_files import DataFile, OpenFile, identity_of
@@ -29,8 +29,9 @@ from jitonnx.target.cpu import cpu_identity
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+    from jitonnx.api.description import ModelDescription
     from jitonnx.api.options import SessionOptions
     from jitonnx.engine.pipeline import Engine
     from jitonnx.model import Model
@@ -201,12 +202,18 @@ def _fitting(engines: Iterable[Engine], room: int) -> list[Engine]:
 
 
 def caching(
-    engine: Engine, key: CacheKey, info: ModelInfo, options: SessionOptions, examples: Sequence[Shapes]
+    engine: Engine,
+    key: CacheKey,
+    description: ModelDescription,
+    operators: Mapping[str, str],
+    options: SessionOptions,
+    examples: Sequence[Shapes],
 ) -> Callable[[threading.Event], None]:
     """A job for the background that keeps a compiled model, and does not hold its engine.
 
-    options: of the session, whose log is told. examples: shapes that the engine itself has no plan for, and another
-    engine is kept for, each for one of these at least.
+    operators: what tells users' operators in the model from others. options: of the session, whose log is told.
+    examples: shapes that the engine itself has no plan for, and another engine is kept for, each for one of these at
+    least.
 
     What cannot be written, or is not in the cache any more when it comes to that, is not kept, and the log says so. A
     job goes on to its end, and is begun if the process ends before: most that end soon were started for a single run.
@@ -219,9 +226,10 @@ def caching(
         kept = made()
         if kept is None:
             return
-        from jitonnx.api.saved.saving import write_cached
+        from jitonnx.api.saved.saving import model_info, write_cached
         from jitonnx.engine.schedule_message import NotStorable
 
+        info = model_info(description)._replace(operators=operators)
         try:
             engines = _fitting(dict.fromkeys([kept, *map(kept.serving, examples)]), kept.cache.model_limit)
             if not engines:
