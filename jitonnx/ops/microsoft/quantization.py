@@ -173,7 +173,8 @@ class QLinearSoftmax(Contributed):
 
 
 class QLinearAveragePool(Contributed):
-    """AveragePool; channels_last: the axis of channels is the last one."""
+    """AveragePool, row by row of a window; channels_last: the axis of channels is the last one. As in onnxruntime the
+    zero point is added before the result is rounded."""
 
     auto_pad: str = "NOTSET"
     ceil_mode: bool = False
@@ -188,7 +189,10 @@ class QLinearAveragePool(Contributed):
     ) -> Value:
         pool = AveragePool(**shared_attributes(self, AveragePool))
         images = _channels_first(parts, _numbers(parts, x, scale, zero), channels_last=self.channels_last)
-        y = _quantised(parts, parts.add(pool, images), y_scale, y_zero, x.dtype)
+        y = parts.add(Div(), parts.add(pool, images), _single(parts, y_scale))
+        if y_zero is not None:
+            y = parts.add(Add(), y, _float(parts, y_zero))
+        y = parts.add(_QuantizeLinear(), y, parts.constant(np.float32(1)), _zero(parts, x.dtype))
         return _channels_behind(parts, y, channels_last=self.channels_last)
 
 

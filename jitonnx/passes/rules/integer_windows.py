@@ -117,7 +117,7 @@ def _keeps_scale(numbers: Node, mean: Value) -> bool:
     lies half way between two integers, and it is the roundings of sums of float32 that tell which it becomes."""
     scale = scalar(numbers.inputs[1])
     return any(
-        isinstance(user.operator, QuantizeLinear) and user.inputs[0] is mean and scalar(user.inputs[1]) == scale
+        isinstance(user.operator, QuantizeLinear | Div) and user.inputs[0] is mean and scalar(user.inputs[1]) == scale
         for user in mean.users
     )
 

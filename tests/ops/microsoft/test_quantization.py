@@ -209,6 +209,19 @@ def test_sums_are_rounded_as_by_onnxruntime(shapes: tuple[tuple[int, ...], ...],
         )
 
 
+@pytest.mark.parametrize("dtype", BYTES)
+@pytest.mark.parametrize(
+    "window", [{"kernel_shape": [2, 2], "strides": [2, 2]}, {"kernel_shape": [4, 4], "pads": [1] * 4}]
+)
+@pytest.mark.parametrize("last", [0, 1])
+def test_means_are_rounded_as_by_onnxruntime(last: int, window: dict[str, Any], dtype: type) -> None:
+    """Of the numbers' scale, one in so many lies half way between two integers; the zero point is odd."""
+    images, scale, zero = of(dtype, 1, 6, 12, 14), np.float32(0.0376), dtype(101)
+    operands, constants = (images, scale, zero, scale, zero), (1, 2, 3, 4)
+    given = {"constants": constants, "channels_last": last, "rtol": 0, "atol": 0}
+    check(any_case("QLinearAveragePool", 1, *operands, domain="com.microsoft", **given, **window))
+
+
 REFUSED = [
     (case("QLinearConcat", 1, MIDDLE, np.uint8(4), A, FINE, axis=0), "three a tensor"),
     (case("QGemm", 1, A, FINE, np.uint8(3), B, COARSE, np.int8(1), None, FINE), "given together"),
