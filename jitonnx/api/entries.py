@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from jitonnx import errors
 from jitonnx.engine.programs import PROGRAM_BYTES
 from jitonnx.errors import InvalidArgument
 
@@ -22,6 +23,7 @@ OPTIMIZED_EXTERNAL = "session.optimized_model_external_initializers_file_name"
 OPTIMIZED_EXTERNAL_LEAST = "session.optimized_model_external_initializers_min_size_in_bytes"
 DENORMAL_AS_ZERO = "session.set_denormal_as_zero"
 RECORD_ASSIGNMENT = "session.record_ep_graph_assignment_info"
+VALUE_LAYOUT = "session.gqa_value_layout"
 DISABLED = "optimization.disable_specified_optimizers"
 GEMM = "jitonnx.gemm"
 """Configuration entry: "blas" calls SciPy's BLAS for matrix products instead of our own kernel."""
@@ -58,6 +60,7 @@ _CHECKED = (*_SWITCHES, DENORMAL_AS_ZERO)
 
 def check_entries(options: SessionOptions) -> None:
     """InvalidArgument for keys that look like jitonnx's own and are not, and for switches that are neither "0" nor "1".
+    NotImplemented for a layout of caches that is not read here.
 
     Keys of onnxruntime that mean nothing here are no errors.
     """
@@ -67,6 +70,11 @@ def check_entries(options: SessionOptions) -> None:
     for key in _CHECKED:
         if options.entry(key) not in (None, "", "0", "1"):
             raise InvalidArgument(f"the session configuration entry {key} is {options.entry(key)!r}; give '0' or '1'")
+    layout = options.entry(VALUE_LAYOUT)
+    if layout == "BNHS":
+        raise errors.NotImplemented(f"the session configuration entry {VALUE_LAYOUT}: caches of values are BNSH here")
+    if layout not in (None, "BNSH"):
+        raise InvalidArgument(f"Invalid value for session option '{VALUE_LAYOUT}': '{layout}'. Expected 'BNSH'.")
 
 
 def switch(options: SessionOptions, key: str, *, default: bool) -> bool:

@@ -6,6 +6,7 @@ import functools
 import os
 import stat
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from jitonnx.errors import Error, Fail, InvalidProtobuf, NoSuchFile
 from jitonnx.ir.assumptions import Assumptions
 from jitonnx.ir.declaration import Declaration
 from jitonnx.ir.graph import Graph
+from jitonnx.ir.schema import LENIENT
 from jitonnx.model.build import Builder
 from jitonnx.model.checker.nodes import Opsets, initializer_names
 from jitonnx.model.checker.report import Report
@@ -23,7 +25,7 @@ from jitonnx.model.types import Model, contradiction, declaration, declared_inpu
 from jitonnx.model.wire import Tickets, parse
 from jitonnx.ops.registry import Registry
 from jitonnx.ops.registry import registry as default_registry
-from jitonnx.proto import ModelProto
+from jitonnx.proto import AttributeProto, ModelProto
 from jitonnx.support import fork_safety
 from jitonnx.support.mapped_files import OpenFile
 from jitonnx.support.mapped_files import content_of as content_of_file
@@ -73,9 +75,11 @@ def load(  # noqa: PLR0913 - everything about a file that its bytes do not say
     walk.report.raise_first()
     if verify:
         _verify(walk, reader)
+    if "names.constants-twice" in walk.report.counts:
+        _take_last_constants(proto)
     builder, graph = _built(proto, reader, registry, in_order=walk.sorted, composed=composed)
     outputs = [declaration(info) for info in proto.graph.output]
-    texts = [text for text in dict.fromkeys(each.text for each in walk.report if each.rule == "operators.experimental")]
+    texts = list(dict.fromkeys(each.text for each in walk.report if each.rule in _WARNED))
     for text in texts:
         warnings.warn(text, stacklevel=2)
     for value, info, declared in zip(graph.outputs, proto.graph.output, outputs, strict=True):
@@ -103,8 +107,33 @@ def load(  # noqa: PLR0913 - everything about a file that its bytes do not say
         documented=builder.documented,
         described=frozenset() if composed else frozenset(info.name for info in proto.graph.value_info),
         initializers=() if composed else tuple(one.name for one in proto.graph.initializer),
+        lenient={} if composed else _lenient(proto),
         warnings=tuple(filter(None, texts)),
     )
+
+
+_WARNED = ("operators.experimental", "names.constants-twice")
+"""Rules that a session does not insist on, and warns of."""
+
+
+def _take_last_constants(proto: ModelProto) -> None:
+    """Of several Constants of one name leave one, where the first is, with the value of the last."""
+    nodes, first, others = proto.graph.node, dict[str, int](), list[int]()
+    for place, node in enumerate(nodes):
+        if node.op_type == "Constant" and first.setdefault(node.output[0], place) != place:
+            nodes[first[node.output[0]]].CopyFrom(node)
+            others.append(place)
+    for place in reversed(others):
+        del nodes[place]
+
+
+def _lenient(proto: ModelProto) -> dict[str, Sequence[AttributeProto]]:
+    """`Model.lenient`."""
+    return {
+        node.output[0]: node.attribute
+        for node in proto.graph.node
+        if node.op_type in LENIENT and node.domain in ("", "ai.onnx") and node.output
+    }
 
 
 def _built(

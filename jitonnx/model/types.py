@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import keyword
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 
 from jitonnx import errors
@@ -15,7 +15,7 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Graph, Value
 from jitonnx.ir.schema import text_of
 from jitonnx.ir.types import MapType, OptionalType, SequenceType, Shape, SparseTensorType, TensorType, Type
-from jitonnx.proto import TypeProto, ValueInfoProto
+from jitonnx.proto import AttributeProto, TypeProto, ValueInfoProto
 from jitonnx.support.mapped_files import DataFile, FileMap
 from jitonnx.support.metadata import ModelMetadata
 from jitonnx.support.records import dataclass
@@ -51,6 +51,9 @@ class Model:
     """The inner values whose types it tells, by name, if it was loaded to be written with the operators it has."""
     initializers: tuple[str, ...] = ()
     """The names of its initializers in their order, if it was loaded to be written with the operators it has."""
+    lenient: Mapping[str, Sequence[AttributeProto]] = field(default_factory=dict)
+    """The attributes of nodes that may have any (`ir.schema.LENIENT`), by the names of their first outputs, if it was
+    loaded so."""
     warnings: tuple[str, ...] = ()
     """What was warned of when it was loaded."""
 

@@ -25,7 +25,7 @@ from jitonnx.ir.errors import GraphError, InferenceError
 from jitonnx.ir.graph import Graph, Node, Value, describe
 from jitonnx.ir.operator import Operator, attributes_of
 from jitonnx.ir.raw import RawNode
-from jitonnx.ir.schema import Schema, attribute_faults, count_faults, schemas_of
+from jitonnx.ir.schema import LENIENT, Schema, attribute_faults, count_faults, schemas_of
 from jitonnx.ir.types import MapType, OptionalType, SequenceType, SparseTensorType, TensorType, Type
 from jitonnx.model.checker.tensors import BITS
 from jitonnx.model.types import Model
@@ -519,6 +519,9 @@ class _Writer:
         made.output.extend("" if value is None else names[value] for value in self._forms.wanted(node, schema))
         for name, value in attributes.items():
             made.attribute.append(_attribute(name, _kind_name(operator, name), value))
+        if operator.name in LENIENT and not operator.domain:  # whose attributes that mean nothing onnxruntime writes
+            told = self._model.lenient.get(node.outputs[0].name, ())
+            made.attribute.extend(one for one in told if one.name not in schema.attributes)
         captured = given[len(given) - node.captures :]
         for name, body in _bodies(node):
             attribute = made.attribute.add(name=name.removesuffix("?"), type=AttributeProto.GRAPH)

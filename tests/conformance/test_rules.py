@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import AttributeProto, ModelProto, TensorProto, helper, numpy_helper
 
@@ -347,6 +348,19 @@ def test_a_value_that_is_defined_twice() -> None:
     nodes = [node("Neg", ["x"], ["y"]), helper.make_node("Abs", ["x"], ["y"], name="again")]
     assert "'again'" in refused(model_of(nodes, ["x"], ["y"]), "names.twice")
     refused(model_of([node("Neg", ["x"], ["x"])], ["x"], ["x"]), "names.twice")
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate definition of name")
+def test_constants_that_are_defined_twice() -> None:
+    """As in onnxruntime, the last counts for all who read it; of a graph that a node runs none."""
+    one, two = (node("Constant", [], ["k"], value=numpy_helper.from_array(np.full(3, n, np.float32))) for n in (1, 2))
+    model = model_of([one, node("Add", ["x", "k"], ["h"]), two, node("Add", ["h", "k"], ["y"])], ["x"], ["y"])
+    accepted(model, "names.constants-twice", "error")
+    x = np.zeros((2, 3), np.float32)
+    for package in (jitonnx, onnxruntime):
+        (y,) = package.InferenceSession(model.SerializeToString()).run(None, {"x": x})
+        np.testing.assert_array_equal(y, x + 4)
+    refused(model_of([node("Neg", ["x"], ["k"]), one, node("Add", ["x", "k"], ["y"])], ["x"], ["y"]), "names.twice")
 
 
 @pytest.mark.conformance("inputs-unique")

@@ -217,6 +217,15 @@ def test_basic_level_leaves_what_onnxruntime_leaves(tmp_path: Path) -> None:
     assert [each.name for each in reduction.attribute] == ["keepdims"] and not reduction.HasField("domain")
 
 
+def test_attributes_that_mean_nothing_are_kept(tmp_path: Path) -> None:
+    """onnxruntime passes over attributes of its own operators in ONNX's domain, and writes them."""
+    nodes = [helper.make_node("LayerNormalization", ["x", "s"], ["y"], name="norm", epsilon=1e-3, epsion=1e-5)]
+    source = proto(nodes, [tensor("x", ("N", 3))], [tensor("y", ("N", 3))], {"s": numbers(3)})
+    made = check(source.SerializeToString(), tmp_path, {"x": numbers(5, 3)}, levels=[1])
+    told = {one.name: one.f for one in made.graph.node[0].attribute}
+    assert told == pytest.approx({"epsilon": 1e-3, "epsion": 1e-5})
+
+
 def test_outputs_without_a_node(tmp_path: Path) -> None:
     nodes = [node("Identity", ["x"], ["y"]), node("Shape", ["x"], ["z"]), node("Relu", ["one"], ["u"])]
     outputs = [tensor("y"), tensor("z", (2,), INT64), tensor("u", (1,))]

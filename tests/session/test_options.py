@@ -11,6 +11,7 @@ import onnxruntime
 import pytest
 
 import jitonnx
+import jitonnx.errors
 from jitonnx import ExecutionMode, GraphOptimizationLevel, RunOptions, SessionOptions
 from jitonnx.api import entries
 from jitonnx.errors import NotImplemented
@@ -93,6 +94,14 @@ def test_all_configuration_entries_are_documented() -> None:
     text = (Path(__file__).parents[2] / "docs" / "onnxruntime.md").read_text(encoding="utf-8")
     _, _, table = text.partition("## Configuration entries")
     assert set(re.findall(r"^\| `([a-z]+\.\w+)` \|", table, re.MULTILINE)) == keys
+
+
+def test_layouts_of_caches() -> None:
+    for layout, error in (("BNHS", jitonnx.errors.NotImplemented), ("x", jitonnx.errors.InvalidArgument)):
+        options = SessionOptions()
+        options.add_session_config_entry("session.gqa_value_layout", layout)
+        with pytest.raises(error, match="gqa_value_layout"):
+            jitonnx.InferenceSession("never.read", options)
 
 
 def filled() -> SessionOptions:

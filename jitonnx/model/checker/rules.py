@@ -65,6 +65,7 @@ RULES: dict[str, Rule] = {
     "graphs.name": _of_form("a graph has no name"),
     "names.empty": Rule("a value has no name", Fail),
     "names.twice": Rule("a value is defined twice", Fail),
+    "names.constants-twice": _of_form("two Constants of the model's graph define one value: the last counts"),
     "names.undefined": Rule("a name is read that nobody defines", InvalidArgument),
     "names.output": Rule("an output of a graph or function is a name that nobody defines", Fail),
     "names.node-twice": Rule("two nodes have one name", InvalidGraph),

@@ -262,6 +262,7 @@ class Walk:
         visible, forms, functions = self._visible, body.forms, self.functions
         waiting: list[tuple[str, Body, int]] = []
         named: set[str] = set()
+        constants: set[str] = set()
         kinds: tuple[tuple[str, str], ...]
         for index, node in enumerate(body.nodes):
             operator, domain = node.op_type, node.domain
@@ -285,9 +286,14 @@ class Walk:
             unwanted = False
             for name in outputs:
                 if name in visible:
+                    # onnxruntime makes initializers of Constants, by name, before it looks at definitions
+                    last_counts = operator == "Constant" and name in constants and body.around is body.owner is None
+                    rule = "names.constants-twice" if last_counts else "names.twice"
                     text = f"Duplicate definition of name ({name}). This node defines it again"
-                    self.add("names.twice", text, body.place(index, name), "each value is defined once: rename it")
+                    self.add(rule, text, body.place(index, name), "each value is defined once: rename it")
                 elif name:
+                    if operator == "Constant":
+                        constants.add(name)
                     visible.add(name)
                     produced.append(name)
                 else:

@@ -264,7 +264,7 @@ GRAPH: dict[str, Mutation] = {
 BODY: dict[str, Mutation] = {
     "a circle": _cycle,
     "a node that reads itself": lambda body: body.node.append(helper.make_node("Neg", ["own"], ["own"])),
-    "a node twice": _copy("node"),
+    "a node twice": lambda body: body.node.append(body.node[-1]),
     "two nodes of one name": _name_twice,
     "a name that nobody defines": lambda body: body.node.append(helper.make_node("Neg", ["nobody"], ["further"])),
     "an unknown operator": lambda body: body.node.append(helper.make_node("Foo", ["x"], ["further"])),
