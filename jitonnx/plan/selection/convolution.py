@@ -150,7 +150,8 @@ def _planar_pixels(planner: Planner, group: Group, x: StridedTensor) -> int | No
     so, is cheaper so; None where none is.
 
     Two copies are spared, one if not all pixels are read, but then vectors are of pixels, not of output channels: 49
-    pixels fill 64 lanes.
+    pixels fill 64 lanes. With an unknown number of pixels and one way for all runs (`_parted`), what costs least where
+    it costs most, compared with the other, for usual numbers.
     """
     target = _between_planes(planner, group, x)
     if target is None:
@@ -158,14 +159,28 @@ def _planar_pixels(planner: Planner, group: Group, x: StridedTensor) -> int | No
     lanes, (channels, outputs) = planner.target.lanes(4), integers([x.shape[1], target.shape[1]])
     copied = tuning.COPY_COST * (outputs + (channels if target.shape[2:] == x.shape[2:] else 0))
 
-    def is_cheaper(pixels: int) -> bool:
-        """Whether it is in multiply-adds of vectors."""
-        return -(-pixels // lanes) * outputs * channels <= pixels * (-(-outputs // lanes) * channels + copied)
+    def gain(pixels: int) -> float:
+        """What it takes channels-last over what it takes in planes, in multiply-adds of vectors."""
+        last = pixels * (-(-outputs // lanes) * channels + copied)
+        return last / max(1, -(-pixels // lanes) * outputs * channels)
 
     pixels = concrete(product(target.shape[2:]))
     if pixels is not None:
-        return 0 if is_cheaper(pixels) else None
-    return parting([is_cheaper(pixels) for pixels in range(1, 16 * lanes)])
+        return 0 if gain(pixels) >= 1 else None
+    if _reads_planes(planner, group):
+        gains = [gain(pixels) for pixels in _USUAL_PIXELS]
+        return 0 if max(gains) * min(gains) >= 1 else None
+    return parting([gain(pixels) >= 1 for pixels in range(1, 16 * lanes)])
+
+
+_USUAL_PIXELS = (7 * 7, 14 * 14, 56 * 56)
+
+
+def _reads_planes(planner: Planner, group: Group) -> bool:
+    """Whether an epilogue has operands in planes, which a result that is channels-last had to have copied."""
+    assert group.output is not None
+    operands = (broadcast_to(planner.tensor(one), group.output.shape) for one in group.operands)
+    return any((rows := pixel_strides(one)) is None or rows[2] not in (0, 1) for one in operands)
 
 
 def _between_planes(planner: Planner, group: Group, x: StridedTensor) -> StridedTensor | None:
@@ -222,13 +237,7 @@ def _parted(
     """x and y for runs in which `size` is below `least`, and for others: in each run one of both has no images. None
     where all runs are done alike: the size is known, or an operand of the epilogue would be copied in all of them.
     """
-    assert group.output is not None
-    operands = (broadcast_to(planner.tensor(one), group.output.shape) for one in group.operands)
-    if (
-        isinstance(size, int)
-        or least < 2
-        or any((rows := pixel_strides(one)) is None or rows[2] not in (0, 1) for one in operands)
-    ):
+    if isinstance(size, int) or least < 2 or _reads_planes(planner, group):
         return None
     large = minimum(floor_divide(size, least), 1)
 
