@@ -20,7 +20,6 @@ import numpy as np
 
 from jitonnx.ir.computation import expressions as e
 from jitonnx.ir.dtypes import DType
-from jitonnx.kernels.convolution.spec import DirectSpec
 from jitonnx.kernels.gemm.spec import GemmSpec
 from jitonnx.kernels.spec import KernelSpec
 from jitonnx.plan.calls import KernelCall, Stage
@@ -50,27 +49,21 @@ def share_kernels(calls: Sequence[KernelCall], constant: Callable[[np.ndarray], 
 def _share_requests(calls: Sequence[KernelCall]) -> None:
     alike: dict[object, list[KernelCall]] = {}
     for call in calls:
-        if isinstance(call.spec, GemmSpec | DirectSpec) and all(choice.is_usual for choice in call.choices):
+        if isinstance(call.spec, GemmSpec) and all(choice.is_usual for choice in call.choices):
             key = _without_requests(call.spec), call.prologue, call.epilogue
             alike.setdefault(key, []).append(call)
     for group in alike.values():
-        specs = [call.spec for call in group if isinstance(call.spec, GemmSpec | DirectSpec)]
-        chained = any(spec.chained for spec in specs)
-        asked = [spec for spec in specs if isinstance(spec, GemmSpec)]
+        specs = [call.spec for call in group if isinstance(call.spec, GemmSpec)]
+        distance = max(spec.prefetch_distance for spec in specs)
+        paced, chained = any(spec.paced_prefetch for spec in specs), any(spec.chained for spec in specs)
         for call, spec in zip(group, specs, strict=True):
-            call.spec = replace(spec, chained=chained)
-            if isinstance(call.spec, GemmSpec):
-                distance, paced = (
-                    max(each.prefetch_distance for each in asked),
-                    any(each.paced_prefetch for each in asked),
-                )
-                call.spec = replace(call.spec, prefetch_distance=distance, paced_prefetch=paced)
+            call.spec = replace(spec, prefetch_distance=distance, paced_prefetch=paced, chained=chained)
 
 
 def _without_requests(spec: KernelSpec) -> KernelSpec:
     if isinstance(spec, GemmSpec):
         return replace(spec, prefetch_distance=0, paced_prefetch=False, chained=False)
-    return replace(spec, chained=False) if isinstance(spec, DirectSpec) else spec
+    return spec
 
 
 def _share_bounds(calls: Sequence[KernelCall], constant: Callable[[np.ndarray], StridedTensor]) -> None:

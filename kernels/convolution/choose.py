@@ -154,7 +154,7 @@ def _direct(
     direct = DirectSpec(
         *(lanes, pixels, vectors, tile_rows, *row, merged, target.l2_bytes),
         prefetch_distance=prefetch_distance,
-        chained=own * kernel[0] * kernel[1] > tuning.SUM_STEPS,
+        chained=layout == "blocked" or own * kernel[0] * kernel[1] > tuning.SUM_STEPS,
         rest=rest,
     )
     tiles = -(-(out_size[0] or 0) // tile_rows) * -(-(out_size[1] or 0) // pixels)  # 0: not known
