@@ -14,8 +14,9 @@ from jitonnx.emit import types
 from jitonnx.emit.builder import KernelBuilder, Mask, Pointer, Variable, larger, remainder, shuffled, smaller
 from jitonnx.emit.ssa import SSAValue, fma
 from jitonnx.kernels.parts.layouts import LINE
-from jitonnx.kernels.parts.microkernel import emit_prefetch
+from jitonnx.kernels.parts.microkernel import emit_prefetch, in_chains
 from jitonnx.support.records import NamedTuple
+from jitonnx.target import tuning
 
 _KEYS = 4
 """Keys whose scores are made at a time: their sums are added across lanes together."""
@@ -118,10 +119,15 @@ def emit_results(  # noqa: PLR0913  (what is passed on as a function's arguments
     starts = range(0, width, lanes)
     active = [code.active(v.columns - start, lanes) for start in starts]
     zero = code.number(types.float32, 0.0, lanes)
-    sums = [[code.variable(y.row(r).load(start, lanes) if adds else zero) for start in starts] for r in range(height)]
+    sums = [[code.variable(zero) for _ in starts] for _ in range(height)]
+    flat, kept = [total for of_row in sums for total in of_row], [y.row(r).at(s) for r in range(height) for s in starts]
+    others = (code.integer(int(adds)), code.integer(1))  # what is kept behind the last chain is the result
 
     def add(*, whole: bool) -> None:
-        with code.loop(v.rows) as key:
+        with (
+            in_chains(code, flat, kept, (larger(v.rows, 1), 0, tuning.SUM_STEPS), others) as (first, end),
+            code.loop(smaller(end, v.rows), first) as key,
+        ):
             row = v.row(key)
             values = [
                 row.load(start, lanes, None if whole else mask) for start, mask in zip(starts, active, strict=True)
@@ -134,9 +140,6 @@ def emit_results(  # noqa: PLR0913  (what is passed on as a function's arguments
             add(whole=True)
         with some:
             add(whole=False)
-    for r in range(height):
-        for start, total in zip(starts, sums[r], strict=True):
-            y.row(r).store(start, total.get())
 
 
 def _add_products(sums: Sequence[Variable], values: Sequence[SSAValue], factor: SSAValue) -> None:

@@ -35,7 +35,7 @@ from jitonnx.kernels.attention.spec import (
 )
 from jitonnx.kernels.gemm.copy import emit_copy
 from jitonnx.kernels.parts.amx import configured
-from jitonnx.kernels.parts.microkernel import Panel, Rows, emit_accumulate, row_offsets
+from jitonnx.kernels.parts.microkernel import Panel, Rows, emit_accumulate, in_chains, row_offsets
 from jitonnx.kernels.parts.rows import Vectors, float_from_bits, larger_lanes
 from jitonnx.support.records import NamedTuple
 from jitonnx.target import tuning
@@ -391,17 +391,20 @@ class Attention:
             code: KernelBuilder, a: Pointer, a_row: SSAValue, b: Pointer, k: SSAValue, c: Pointer, c_row: SSAValue
         ) -> None:
             zero, vectors = code.number(types.float32, 0.0, self.lanes), width // self.lanes
-            sums = emit_accumulate(
-                code.builder,
-                types.float32,
-                sums=[zero.value] * (height * vectors),
-                rows=Rows(a.value, row_offsets(a_row, height)),
-                panel=Panel(b.value, _I64(width)),
-                k=k.value,
-            )
-            for number, value in enumerate(sums):
-                r, v = divmod(number, vectors)
-                c.store(c_row * r + v * self.lanes, zero.like(value))
+            sums = [code.variable(zero) for _ in range(height * vectors)]
+            kept = [c.at(c_row * r + v * self.lanes) for r in range(height) for v in range(vectors)]
+            to_the_end = (code.integer(0), code.integer(1))  # what is kept behind the last chain is the product
+            with in_chains(code, sums, kept, (larger(k, 1), 0, tuning.SUM_STEPS), to_the_end) as (first, end):
+                added = emit_accumulate(
+                    code.builder,
+                    types.float32,
+                    sums=[variable.get().value for variable in sums],
+                    rows=Rows(a.at(first).value, row_offsets(a_row, height)),
+                    panel=Panel(b.at(first * width).value, _I64(width)),
+                    k=(smaller(end, k) - first).value,
+                )
+                for variable, value in zip(sums, added, strict=True):
+                    variable.set(zero.like(value))
 
         self.code.subroutine(f"tile.{height}.{width}", [a, a_row, b, k, c, c_row], write, inline=False)
 

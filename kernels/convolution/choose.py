@@ -104,6 +104,7 @@ def choose_convolution(
         tile_rows, pixels = _grouped_tile(shape.columns, out_size, target.vector_registers)
         return GroupedSpec(
             *(lanes, pixels, 1, tile_rows),
+            chained=False,
             merged_groups=CHANNEL_BLOCK // width,
             l2_bytes=target.l2_bytes,
             group_width=width,
@@ -151,7 +152,10 @@ def _direct(
     if rest is None:
         rest = 0 if far_taps and out_size[1] is not None else _rest(out_size[1], pixels, vectors, target)
     direct = DirectSpec(
-        lanes, pixels, vectors, tile_rows, *row, merged, target.l2_bytes, prefetch_distance=prefetch_distance, rest=rest
+        *(lanes, pixels, vectors, tile_rows, *row, merged, target.l2_bytes),
+        prefetch_distance=prefetch_distance,
+        chained=layout == "blocked" or own * kernel[0] * kernel[1] > tuning.SUM_STEPS,
+        rest=rest,
     )
     tiles = -(-(out_size[0] or 0) // tile_rows) * -(-(out_size[1] or 0) // pixels)  # 0: not known
     return replace(direct, paced_prefetch=prefetch_distance > 0 and direct.lists_blocks and 0 < tiles <= direct.block)

@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any
 
 from jitonnx.emit import llvm_ir, types
-from jitonnx.emit.builder import Kernel, KernelBuilder, Pointer, larger, remainder, smaller
+from jitonnx.emit.builder import Kernel, KernelBuilder, Pointer, Variable, larger, remainder, smaller
 from jitonnx.emit.epilogue import Epilogue, Stage
 from jitonnx.emit.instructions import reordered
 from jitonnx.emit.ssa import SSAValue, fma, select
@@ -37,10 +37,13 @@ from jitonnx.kernels.parts.microkernel import (
     emit_finish,
     emit_prefetch,
     emit_prefetch_result,
+    in_chains,
+    room_for,
 )
 from jitonnx.kernels.spec import KernelSpec
 from jitonnx.kernels.transpose.tiles import copy_transposed, evenly
 from jitonnx.support.records import NamedTuple
+from jitonnx.target import tuning
 
 _I32, _I64 = llvm_ir.IntType(32), llvm_ir.IntType(64)
 _LINE = 16
@@ -435,18 +438,23 @@ class _Tile:
         code, sizes, spec = self.code, self.sizes, self.spec
         zero = code.number(types.float32, 0, spec.lanes)
         sums = [code.variable(zero) for _ in range(self.tile_rows * spec.pixels * spec.vectors)]
+        kept = room_for(code, sums) if spec.chained else None
         if spec.layout != "blocked":
-            self._all_inputs(sums, data.at(top * sizes.row_pitch + left * spec.step), weights, top)
+            self._all_inputs(sums, kept, data.at(top * sizes.row_pitch + left * spec.step), weights, top)
         elif spec.far_taps:
+            done = code.variable(code.integer(0))
             with code.loop(sizes.row_taps) as row_tap:
-                self._tap_after_tap(sums, data, weights, top, left, row_tap)
+                self._tap_after_tap((sums, kept, done), data, weights, top, left, row_tap)
         else:
-            begin = self._listed_blocks(sums, data, weights, top, left)
-            with code.loop(sizes.channel_blocks, begin) as part, code.loop(sizes.row_taps) as row_tap:
-                self._taps_of_block(sums, data, weights, top, left, row_tap, part)
+            with in_chains(code, sums, kept, (sizes.channel_blocks, 0, sizes.chain)) as blocks:
+                begin = self._listed_blocks(sums, data, weights, top, left, blocks)
+                with code.loop(blocks[1], begin) as part, code.loop(sizes.row_taps) as row_tap:
+                    self._taps_of_block(sums, data, weights, top, left, row_tap, part)
         return [variable.get().value for variable in sums]
 
-    def _all_inputs(self, sums: list[Any], first: Pointer, weights: _Weights, top: SSAValue) -> None:
+    def _all_inputs(
+        self, sums: list[Variable], kept: list[Pointer] | None, first: Pointer, weights: _Weights, top: SSAValue
+    ) -> None:
         """All products, by the list of inputs; those of rows outside the image, at its ends, are left out."""
         code, sizes = self.code, self.sizes
         begin, end = code.variable(code.integer(0)), code.variable(sizes.row_taps)
@@ -455,19 +463,27 @@ class _Tile:
             dilation = sizes.row_dilation
             begin.set(larger(above + dilation - 1, 0) / dilation)
             end.set(smaller(larger(below + dilation - 1, 0) / dilation, sizes.row_taps))
-        skipped = begin.get() * sizes.total_depth
-        places = _places_list(sizes).at(skipped)
-        self._add(sums, first, weights.at(skipped), end.get() * sizes.total_depth - skipped, places)
+        stop = end.get() * sizes.total_depth
+        steps = (stop, begin.get() * sizes.total_depth, tuning.SUM_STEPS)
+        with in_chains(code, sums, kept, steps) as (skipped, end_of_chain):
+            places = _places_list(sizes).at(skipped)
+            self._add(sums, first, weights.at(skipped), end_of_chain - skipped, places)
 
     def _listed_blocks(
-        self, sums: list[Any], data: Pointer, weights: _Weights, top: SSAValue, left: SSAValue
-    ) -> SSAValue | int:
-        """The products of whole blocks of channels by the list of their inputs, where no tap is left out; gives how
-        many blocks that are."""
+        self,
+        sums: list[Variable],
+        data: Pointer,
+        weights: _Weights,
+        top: SSAValue,
+        left: SSAValue,
+        parts: _Range,
+    ) -> SSAValue:
+        """The products of whole blocks of channels among `parts` by the list of their inputs, where no tap is left
+        out; gives the first block that it left."""
         code, sizes, spec = self.code, self.sizes, self.spec
         if not spec.lists_blocks:
-            return 0
-        done, whole = code.variable(code.integer(0)), sizes.total_depth / code.integer(CHANNEL_BLOCK)
+            return parts[0]
+        done, whole = code.variable(parts[0]), smaller(sizes.total_depth / code.integer(CHANNEL_BLOCK), parts[1])
         inside = sizes.listed > 0
         if not spec.spans_rows:
             reach = (sizes.row_taps - 1) * sizes.row_dilation
@@ -476,15 +492,15 @@ class _Tile:
         with code.if_then(inside):
             taps = sizes.row_taps * sizes.column_taps * CHANNEL_BLOCK
             a = data.at(top * sizes.row_pitch + (left - sizes.strand_first) * spec.step)
-            with code.loop(whole, 0, sizes.listed) as part:
+            with code.loop(whole, parts[0], sizes.listed) as part:
                 deep = smaller(sizes.listed, whole - part) * taps
                 self._add(sums, a.at(part * sizes.block_pitch), weights.at(part * taps), deep, _places_list(sizes))
-            done.set(whole)
+            done.set(larger(whole, parts[0]))
         return done.get()
 
     def _taps_of_block(
         self,
-        sums: list[Any],
+        sums: list[Variable],
         data: Pointer,
         weights: _Weights,
         top: SSAValue,
@@ -502,16 +518,29 @@ class _Tile:
                 self._add(sums, a.at(place * self.spec.step), weights.at(first + tap * deep), deep)
 
     def _tap_after_tap(
-        self, sums: list[Any], data: Pointer, weights: _Weights, top: SSAValue, left: SSAValue, row_tap: SSAValue
+        self,
+        total: tuple[list[Variable], list[Pointer] | None, Variable],
+        data: Pointer,
+        weights: _Weights,
+        top: SSAValue,
+        left: SSAValue,
+        row_tap: SSAValue,
     ) -> None:
-        """The taps of one kernel row, each on all blocks of channels."""
-        sizes = self.sizes
+        """The taps of one kernel row, each on all blocks of channels. total: the sums, where they are kept, and how
+        many taps they have behind them."""
+        code, sizes, chain = self.code, self.sizes, tuning.SUM_STEPS // CHANNEL_BLOCK
+        sums, kept, done = total
         with self._row(top, row_tap) as row, self._column_taps(left) as (tap, place):
             a = data.at(row * sizes.row_pitch + place * self.spec.step)
             b = weights.at((row_tap * sizes.column_taps + tap) * sizes.total_depth)
-            with self.code.loop(sizes.channel_blocks) as part:
+            others = (done.get(), code.integer(1))  # whether a later tap is left out is not known yet
+            with (
+                in_chains(code, sums, kept, (sizes.channel_blocks, 0, chain), others) as (first, end),
+                code.loop(end, first) as part,
+            ):
                 deep = smaller(sizes.depth, sizes.total_depth - part * sizes.depth)
                 self._add(sums, a.at(part * sizes.block_pitch), b.at(part * sizes.depth), deep)
+            done.set(done.get() + 1)
 
     @contextmanager
     def _row(self, top: SSAValue, row_tap: SSAValue) -> Iterator[SSAValue]:
@@ -535,7 +564,9 @@ class _Tile:
             with code.if_then(inside):
                 yield tap, residue * sizes.strand_columns + nearest - sizes.strand_first
 
-    def _add(self, sums: list[Any], a: Pointer, b: _Weights, deep: SSAValue, places: Pointer | None = None) -> None:
+    def _add(
+        self, sums: list[Variable], a: Pointer, b: _Weights, deep: SSAValue, places: Pointer | None = None
+    ) -> None:
         spec, sizes = self.spec, self.sizes
         pitch = sizes.row_stride * sizes.row_pitch
         offsets = [
@@ -564,7 +595,7 @@ class _GroupedTile(_Tile):
 
     def _taps_of_block(
         self,
-        sums: list[Any],
+        sums: list[Variable],
         data: Pointer,
         weights: _Weights,
         top: SSAValue,

@@ -11,9 +11,10 @@ from jitonnx.emit.ssa import SSAValue, fma
 from jitonnx.kernels.convolution.narrow_spec import NarrowSizes, NarrowSpec, RowPhase
 from jitonnx.kernels.convolution.problem import ConvolutionBuffers
 from jitonnx.kernels.convolution.sizes import Loaded
-from jitonnx.kernels.parts.microkernel import TileResult, emit_finish
+from jitonnx.kernels.parts.microkernel import TileResult, emit_finish, in_chains, room_for
 from jitonnx.kernels.transpose.tiles import copy_transposed, evenly
 from jitonnx.support.records import NamedTuple
+from jitonnx.target import tuning
 
 
 def build(spec: NarrowSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
@@ -133,12 +134,18 @@ class _Narrow:
             [[[code.variable(zero) for _ in range(outputs)] for _ in range(phases)] for _ in range(spec.vectors)]
             for _ in range(spec.rows)
         ]
+        flat = [total for of_row in sums for of_vector in of_row for of_phase in of_vector for total in of_phase]
+        kept, per_chain = room_for(code, flat), -(-tuning.SUM_STEPS // spec.columns[0])
         step, pitch = spec.columns[0] * outputs, sizes.pitch
         below = sizes.row_stride * sizes.row_pitch
         with code.loop(sizes.row_taps) as tap:
             of_tap = source.at(tap * sizes.row_dilation * sizes.row_pitch)
             factors_of_tap = weights.at(tap * sizes.channels * step)
-            with code.loop(sizes.channels) as i:
+            others = (tap, sizes.row_taps - 1 - tap)
+            with (
+                in_chains(code, flat, kept, (sizes.channels, 0, per_chain), others) as (first, end),
+                code.loop(end, first) as i,
+            ):
                 here, factors = of_tap.at(i * pitch), factors_of_tap.at(i * step)
                 self._add_products(code, sums, [here.at(below * r) for r in range(spec.rows)], factors)
         first = column * phases

@@ -78,6 +78,8 @@ class DirectSizes(Problem):
     channels."""
     total_depth: Size
     """The sum of the depths of all blocks: the last one may be shorter."""
+    chain: Size
+    """Blocks whose products are added up in one chain."""
     output_blocks: Size
     parts: Size
     """The output blocks of each phase along the rows: a task does some of them for its rows."""
@@ -178,6 +180,8 @@ class DirectSpec(KernelSpec):
     """If it `lists_blocks`: the tiles of a small image ask for the next block's weights at an even pace, in each step
     of their sums. The first of them would otherwise wait for all: 3x3 with strides of 2, 256 to 512 channels on 14 x 14
     pixels, takes 0.92 of the time so."""
+    chained: bool = True
+    """Whether a sum may have more than `tuning.SUM_STEPS` products: `_sums`."""
     rest: int = 0
     """Pixels of the narrower tiles that make the end of a row where two of them suffice; 0: there are none."""
 
@@ -278,6 +282,7 @@ class DirectSpec(KernelSpec):
             "channel_blocks": blocks,
             "depth": depth,
             "total_depth": total,
+            "chain": -(-tuning.SUM_STEPS // larger(taps * depth, 1)),
             "parts": parts,
             "strands": strands[0],
             "strand_first": strands[1],

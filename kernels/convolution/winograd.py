@@ -15,7 +15,16 @@ from jitonnx.emit.ssa import SSAValue, fma, select
 from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK, ConvolutionBuffers
 from jitonnx.kernels.convolution.sizes import Winograd
 from jitonnx.kernels.convolution.transforms import POINTS, WinogradSpec
-from jitonnx.kernels.parts.microkernel import Panel, Rows, TileResult, emit_accumulate, emit_finish, emit_prefetch
+from jitonnx.kernels.parts.microkernel import (
+    Panel,
+    Rows,
+    TileResult,
+    emit_accumulate,
+    emit_finish,
+    emit_prefetch,
+    in_chains,
+)
+from jitonnx.target import tuning
 
 _I64 = llvm_ir.IntType(64)
 
@@ -180,7 +189,12 @@ class _Winograd:
         sizes, spec = Winograd(code), self.spec
         sums = [code.variable(code.number(types.float32, 0, spec.lanes)) for _ in range(rows * spec.vectors)]
         offsets = [(_I64(0), _I64(r * CHANNEL_BLOCK)) for r in range(rows)]
-        with code.loop(sizes.group_channels, step=CHANNEL_BLOCK) as channel:
+        kept, chain = [target.at(index * spec.lanes) for index in range(len(sums))], tuning.WINOGRAD_SUM_STEPS
+        to_the_end = (code.integer(0), code.integer(1))  # what is kept behind the last chain is the product
+        with (
+            in_chains(code, sums, kept, (sizes.group_channels, 0, chain), to_the_end) as (first, end),
+            code.loop(end, first, CHANNEL_BLOCK) as channel,
+        ):
             deep = code.integer(CHANNEL_BLOCK)
             if spec.part_block:
                 deep = smaller(sizes.group_channels - channel, CHANNEL_BLOCK)
@@ -194,8 +208,6 @@ class _Winograd:
             )
             for variable, value, new in zip(sums, values, added, strict=True):
                 variable.set(value.like(new))
-        for index, variable in enumerate(sums):
-            target.store(index * spec.lanes, variable.get())
 
     def _transform_output(
         self, code: KernelBuilder, block: SSAValue, number: SSAValue, tile: SSAValue, place: SSAValue

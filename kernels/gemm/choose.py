@@ -99,7 +99,11 @@ def choose_gemm(
         # A row of a takes no time at all: one stream of b, asked for long ahead, is what memory gives most to. What
         # stays in the second-level cache is read by several sums at once, or the latency of an FMA a step would bind:
         # 1 x 128 x 2112 took 19.6 us in panels of one vector, 7.6 in panels of four.
-        return GemmSpec((1,), (lanes,), element, a_in_place, packed_b, prefetch_distance=tuning.GEMM_ONE_ROW_STEPS)
+        return GemmSpec(
+            *((1,), (lanes,), element, a_in_place, packed_b),
+            prefetch_distance=tuning.GEMM_ONE_ROW_STEPS,
+            chained=k > tuning.SUM_STEPS,
+        )
     panel_bytes = (k or _ASSUMED_K) * widths[0] * lanes // parts * itemsize
     # A panel that outgrows the first-level cache is worth the loads in any case: 0.91 of the time at 196 x 384 x 512.
     prefetch_distance = target.steps_near(panel_bytes) if waits and (not stays or panel_bytes > target.l1_bytes) else 0
@@ -123,7 +127,8 @@ def choose_gemm(
         prefetch_distance=prefetch_distance,
         paced_prefetch=paced_prefetch,
         prefetches_rows=prefetches_rows,
-        depth=-(-(k or 0) // parts_of_k) if parts_of_k > 1 else 0,
+        depth=-(-(k or 0) // parts_of_k // tuning.SUM_STEPS) * tuning.SUM_STEPS if parts_of_k > 1 else 0,
+        chained=k is None or k > tuning.SUM_STEPS,
     )
 
 

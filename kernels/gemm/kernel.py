@@ -5,9 +5,10 @@ The loops of a task, outermost first:
     for each part of k (spec.depth; or all of it)      the task's rows of a stay in the second-level cache
         for each panel of b (widths[0] columns)        the panel, [k][width], stays in the second-level cache
             for each tile of rows                      its rows of a stay in the first-level cache
-                for p in the part of k                 rows x vectors sums in registers
+                for each chain of k                    tuning.SUM_STEPS, so that errors stay small
+                    for p in the chain                 rows x vectors sums in registers
 
-Between parts of k sums lie in scratch memory, as they are: results are the same bits.
+Between chains sums lie on the stack, or with parts of k in scratch memory.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from jitonnx.emit import llvm_ir, types
-from jitonnx.emit.builder import Kernel, KernelBuilder, Mask, Pointer, each_vector, larger, remainder, smaller
+from jitonnx.emit.builder import Kernel, KernelBuilder, Mask, Pointer, Variable, each_vector, larger, remainder, smaller
 from jitonnx.emit.epilogue import Epilogue, Stage
 from jitonnx.emit.half import widen
 from jitonnx.emit.ssa import SSAValue, select
@@ -33,6 +34,8 @@ from jitonnx.kernels.parts.microkernel import (
     emit_finish,
     emit_prefetch_result,
     first_lanes,
+    in_chains,
+    room_for,
     row_offsets,
 )
 from jitonnx.support.records import NamedTuple
@@ -349,64 +352,45 @@ class _Gemm:
         if self.spec.paced_prefetch and self.spec.later:
             step = select(product.later_end > 0, code.integer(_line(product.a.element)), 0)
             rows = product.later.to(product.a.element).unless(dense, rows)
-        ahead = (rows.value, select(dense, code.integer(height), step).value)
+        ahead = (rows, select(dense, code.integer(height), step))
         only_panels = not self.spec.later and (not self.spec.prefetches_rows or bool(self.spec.depth))
-        next_panel = (product.next_b.value, product.pace.value)
+        next_panel = (product.next_b, product.pace)
         prefetches = [*([] if only_panels else [ahead]), *([next_panel] if self.spec.b_packed else [])]
         if self.spec.prefetch_distance and self.spec.rows == (1,):
             prefetches = []  # beside b nothing is worth a place in the queue of loads
         stored = "" if product.b.element is self.element else self.spec.b_stored
         starts = range(0, width, self.lanes)
-        zeros = [code.number(self.element, 0, min(self.lanes, width - start)).value for start in starts]
-        sums = zeros * height
+        zeros = [code.number(self.element, 0, min(self.lanes, width - start)) for start in starts]
+        sums = [code.variable(zero) for _ in range(height) for zero in zeros]
         with code.if_then(product.left.equals(0)) if self.spec.depth else nullcontext():
             emit_prefetch_result(code.builder, product.c.value, product.c_row.value, (height, width))
-        if self.spec.depth:
-            sums = self._resumed(code, product, height, zeros)
-        sums = emit_accumulate(
-            code.builder,
-            self.element,
-            sums=sums,
-            rows=Rows(product.a.value, row_offsets(product.a_row, height)),
-            panel=Panel(product.b.value, product.b_row.value, stored, self.spec.prefetch_distance),
-            k=product.k.value,
-            prefetches=prefetches,
-        )
-        if not self.spec.depth:
-            self._finish(code, product, (height, width), sums)
-            return
-        with code.if_else(product.left > 0) as (more, all_done):
-            with more:
-                for number, value in enumerate(sums):
-                    row, vector = divmod(number, len(zeros))
-                    at = product.kept_row * row + vector * self.lanes
-                    product.kept.store(at, SSAValue(code.builder, self.element, value))
-            with all_done:
-                self._finish(code, product, (height, width), sums)
+        kept = self._waiting(code, product, sums, height) if self.spec.chained else None
+        offsets = row_offsets(product.a_row, height)
+        others = (product.done, product.left) if self.spec.depth else None
+        with in_chains(code, sums, kept, (product.k, 0, tuning.SUM_STEPS), others) as (first, end):
+            b = product.b.at(first * product.b_row)
+            added = emit_accumulate(
+                code.builder,
+                self.element,
+                sums=[variable.get().value for variable in sums],
+                rows=Rows(product.a.at(first).value, offsets),
+                panel=Panel(b.value, product.b_row.value, stored, self.spec.prefetch_distance),
+                k=(end - first).value,
+                prefetches=[(place.at(first * pace).value, pace.value) for place, pace in prefetches],
+            )
+            for variable, value in zip(sums, added, strict=True):
+                variable.set(variable.get().like(value))
+        self._finish(code, product, (height, width), [variable.get().value for variable in sums])
 
-    def _resumed(
-        self, code: KernelBuilder, product: _Product, height: int, zeros: list[llvm_ir.Value]
-    ) -> list[llvm_ir.Value]:
-        """The sums of a tile that earlier parts of k left, or zeros."""
-        builder = code.builder
-        before = builder.block
-        load, after = builder.append_basic_block("tile.load"), builder.append_basic_block("tile.begin")
-        builder.cbranch((product.done > 0).value, load, after)
-        builder.position_at_end(load)
-        kept = [
-            product.kept.load(product.kept_row * row + vector * self.lanes, zero.type.count).value
+    def _waiting(self, code: KernelBuilder, product: _Product, sums: list[Variable], height: int) -> list[Pointer]:
+        """Where a tile's sums wait between chains: in scratch memory if they do so between parts of k, too."""
+        if not self.spec.depth:
+            return room_for(code, sums)
+        return [
+            product.kept.at(product.kept_row * row + vector * self.lanes)
             for row in range(height)
-            for vector, zero in enumerate(zeros)
+            for vector in range(len(sums) // height)
         ]
-        builder.branch(after)
-        builder.position_at_end(after)
-        sums: list[llvm_ir.Value] = []
-        for zero, value in zip(zeros * height, kept, strict=True):
-            phi = builder.phi(zero.type)
-            phi.add_incoming(zero, before)
-            phi.add_incoming(value, load)
-            sums.append(phi)
-        return sums
 
     def _finish(
         self, code: KernelBuilder, product: _Product, shape: tuple[int, int], sums: list[llvm_ir.Value]

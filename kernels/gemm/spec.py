@@ -59,8 +59,9 @@ class GemmSpec(KernelSpec):
 
     Matrices are numbered (o, i), o < outer, i < inner. Element (o, i, row, column) of a lies at
     o * a_outer + i * a_inner + row * a_row + column * a_column; so for b and c, whose column stride is 1. A stride of 0
-    shares a matrix. To the epilogue, batch is o * inner + i. Sums run over k in order, floats with fused multiply-add;
-    integers wrap around. With k = 0 the epilogue is applied to zeros.
+    shares a matrix. To the epilogue, batch is o * inner + i. Sums run over k in order, floats with fused multiply-add,
+    in chains of `tuning.SUM_STEPS` that are added up one after the other; integers wrap around. With k = 0 the epilogue
+    is applied to zeros.
 
     Task: a block of task_rows x task_columns of one matrix. Tiles of rows[0] x widths[0] cover a block; rows[1:] are
     the heights for what remains below, each used as long as it fits, so that the last is 1 unless m is known;
@@ -99,8 +100,10 @@ class GemmSpec(KernelSpec):
     """A tile asks for the rows of a that the one below it reads."""
     depth: int = 0
     """Steps of k that a task takes for all of its columns before the next ones; 0: all. So its rows of a stay in the
-    second-level cache where they would not as a whole. Sums wait in scratch memory meanwhile, as they are, so results
-    are the same bits. For packed b, and a in place."""
+    second-level cache where they would not as a whole. Sums wait in scratch memory meanwhile. A multiple of
+    `tuning.SUM_STEPS`, for then results are the same bits. For packed b, and a in place."""
+    chained: bool = True
+    """Whether k may be more than `tuning.SUM_STEPS`."""
     later: tuple[int, ...] = ()
     """The kernel finds there what it asks for on behalf of later kernels: pairs of a buffer's number and of a size's.
     The size is the number of the strip of tiles (one panel of b in one task) at which those that ask for the buffer

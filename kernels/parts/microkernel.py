@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from jitonnx.emit import llvm_ir, types
-from jitonnx.emit.builder import KernelBuilder
+from jitonnx.emit.builder import KernelBuilder, Pointer, Variable, smaller
 from jitonnx.emit.epilogue import Epilogue
 from jitonnx.emit.half import widen
 from jitonnx.emit.intrinsics import (
@@ -127,6 +127,49 @@ def emit_accumulate(
     for end, value in zip(ends, added, strict=True):
         end.add_incoming(value, last)
     return list(ends)
+
+
+@contextmanager
+def in_chains(
+    code: KernelBuilder,
+    sums: Sequence[Variable],
+    kept: Sequence[Pointer] | None,
+    steps: tuple[SSAValue, SSAValue | int, SSAValue | int],
+    others: tuple[SSAValue, SSAValue] | None = None,
+) -> Iterator[tuple[SSAValue, SSAValue]]:
+    """The block for each chain of a tile's sums, which adds the products of its steps, from the first to before the
+    end, to `sums`. They are zero at first, and behind the loop the sums of all chains.
+
+    kept: where each of the sums waits between chains; None: all steps are one. steps: the end, the first one, and how
+    many make a chain. others: how many steps of earlier loops the kept sums have behind them, and how many are left to
+    later ones, for which they are kept.
+    """
+    end, first, step = steps
+    if kept is None:
+        yield code.integer(first), end
+        return
+    before, left = others or (code.integer(0), code.integer(0))
+    with code.loop(end, first, step) as here:
+        again = (here > first) | (before > 0)
+        with code.if_then(again):
+            for variable in sums:
+                variable.set(variable.get().constant(0))
+        yield here, smaller(here + step, end)
+        with code.if_then(again):
+            for variable, place in zip(sums, kept, strict=True):
+                value = variable.get()
+                variable.set(place.load(0, value.lanes) + value)
+        with code.if_then((here + step < end) | (left > 0)):
+            for variable, place in zip(sums, kept, strict=True):
+                place.store(0, variable.get())
+
+
+def room_for(code: KernelBuilder, sums: Sequence[Variable]) -> list[Pointer]:
+    """Places on the stack for the sums of a tile, to be kept there by `in_chains`."""
+    values = [variable.get() for variable in sums]
+    element, lanes = values[0].element, [value.lanes for value in values]
+    room = alloca(code.builder, element.llvm, sum(lanes))
+    return [Pointer(code, element, room).at(sum(lanes[:number])) for number in range(len(lanes))]
 
 
 def accumulate_loop(

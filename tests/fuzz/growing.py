@@ -46,6 +46,7 @@ ONNXRUNTIME_DECIDES = {
     "LpNormalization": "the reference sums signed elements where p is 1",
     "LpPool": "as AveragePool",
     "MaxPool": "as AveragePool",
+    "ReduceLogSumExp": "the reference subtracts the largest element where that is infinite",
     "Resize": "the reference aligns corners of sizes that are not rounded",
     "Scan": "as If",
     "Slice": "the reference misses elements where a negative step begins before the start",

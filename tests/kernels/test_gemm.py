@@ -25,6 +25,7 @@ from jitonnx.kernels.gemm.choose import GemmExtents, choose_gemm
 from jitonnx.kernels.gemm.kernel import build
 from jitonnx.kernels.gemm.spec import ELEMENTS, GemmSpec, ScaleSpec
 from jitonnx.kernels.parts.microkernel import steps_of_round
+from jitonnx.target import tuning
 from jitonnx.target.machine import host
 from tests.kernels.guarded import guarded
 from tests.kernels.harness import Compiled, assembly
@@ -314,10 +315,10 @@ def test_gemm_parts_of_k_agree(cpu: str, widths: tuple[float, ...], epilogue: An
     """The result is the same to the last bit if k is taken in parts, several panels and blocks of rows a task."""
     lanes = lanes_of(cpu)
     whole = GemmSpec((4, 2, 1), tuple(int(width * lanes) for width in widths))
-    parts = replace(whole, depth=70, prefetch_distance=24, paced_prefetch=True)
+    parts = replace(whole, depth=tuning.SUM_STEPS, prefetch_distance=24, paced_prefetch=True)
     kernels = [compiled(spec, cpu, lanes, epilogue) for spec in (whole, parts)]
     rng = np.random.default_rng(8)
-    for m, n, k, task_rows in [(130, 9 * lanes, 200, 32), (7, lanes + 1, 140, 8), (41, 27 * lanes + 3, 71, 44)]:
+    for m, n, k, task_rows in [(70, 9 * lanes, 600, 32), (7, lanes + 1, 512, 8), (41, 7 * lanes + 3, 257, 44)]:
         a, b = (rng.standard_normal(shape, np.float32) for shape in ((1, 2, m, k), (1, 2, k, n)))
         other, strides = rng.standard_normal((2, m, n), np.float32), (m * n, n)
         others = [guarded(other if epilogue is residual else other[0, 0])]
@@ -397,7 +398,7 @@ def test_gemm_asks_for_b_as_the_core_needs_it() -> None:
 def test_gemm_takes_k_in_parts_where_rows_would_not_stay_near() -> None:
     intel, zen = named("sapphirerapids"), named("znver4")
     assert [choose_gemm(GemmExtents(m, 768, 3072), intel).depth for m in (197, 64, None)] == [1024, 512, 512]
-    assert choose_gemm(GemmExtents(128, 384, 1500), intel).depth == 750
+    assert choose_gemm(GemmExtents(128, 384, 1500), intel).depth == 768
     assert [
         choose_gemm(GemmExtents(197, 3072, 768), intel).depth,
         choose_gemm(GemmExtents(197, 768, 3072), zen).depth,

@@ -45,7 +45,7 @@ def test_same_bits(target: Target, kind: str) -> None:
         stored,
         widened,
         replace(widened, a_in_place=False),
-        *(replace(s, depth=4) for s in (stored, widened)),
+        *(replace(s, depth=tuning.SUM_STEPS) for s in (stored, widened)),
     ]
     kernels = [Compiled(build(spec, lanes), target) for spec in specs]
     rng = np.random.default_rng(1)
@@ -55,6 +55,7 @@ def test_same_bits(target: Target, kind: str) -> None:
         (tuning.GEMM_WIDENED_ROWS + 1, 7 * lanes + 3, 9),
         (tuning.GEMM_WIDENED_ROWS + 7, lanes - 1, 5),
         (40, 3, 0),
+        (2, lanes + 1, 2 * tuning.SUM_STEPS + 3),
     ):
         a = rng.standard_normal((2, 3, m, k)).astype(np.float32)
         b = weights(kind, 2, 3, n, k).swapaxes(-1, -2)
