@@ -373,7 +373,8 @@ class Writer:
     def choice(self, node: Node, bodies: Sequence[Schedule], scope: VariableScope, context: StepContext) -> None:
         """An If, whose branches are links of the same chain."""
         condition, *captured = [value for value in node.inputs if value is not None]
-        if condition.dtype is not DType.BOOL or condition.type.shape not in ((), (1,)):
+        shape = condition.type.shape
+        if condition.dtype is not DType.BOOL or shape is None or any(size != 1 for size in shape):
             raise NotBytecode("it is not known whether the condition is one truth value")
         section = self.section()
         self.equal(section, scope, context.assumed)

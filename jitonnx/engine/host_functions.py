@@ -42,7 +42,11 @@ def host_function(node: Node, known: Known, shape: Shape | None) -> HostFunction
     operator = node.operator
     if isinstance(operator, ZipMap):
         return _zip_map(operator)
-    if isinstance(operator, StringNormalizer | Tokenizer) or (shape is None and isinstance(operator, Flatten)):
+    if isinstance(operator, StringNormalizer):
+        return _normalized(operator, shape)
+    if isinstance(operator, Tokenizer):
+        return _tokenized(operator)
+    if shape is None and isinstance(operator, Flatten):
         evaluate: HostFunction = operator.evaluate
         return evaluate
     make = _MAKERS.get(type(operator))
@@ -148,6 +152,37 @@ def _count(node: Node, known: Known, shape: Shape) -> HostFunction | None:
         return _Strings(make, lambda: zeros(shape, np.float32), evaluate)
     counted = _Strings(make, lambda: zeros(shape, np.float32), replace(operator, mode="TF").evaluate)
     return lambda x: counted(x) * weights
+
+
+def _normalized(operator: StringNormalizer, shape: Shape | None) -> HostFunction:
+    change = {"LOWER": str.lower, "UPPER": str.upper}.get(operator.case_change_action)
+    if shape is None or math.prod(shape) != 1 or change is None or operator.stopwords:
+        return operator.evaluate
+    empty = np.empty
+
+    def normalized(x: np.ndarray) -> np.ndarray:
+        y = empty(shape, object)
+        y.fill(change(x.item()))
+        return y
+
+    return normalized
+
+
+def _tokenized(operator: Tokenizer) -> HostFunction:
+    """A function of texts, of which there often is one."""
+    if operator.mark:
+        return operator.evaluate
+    find, evaluate, empty = operator.finder(), operator.evaluate, np.empty
+
+    def tokenized(x: np.ndarray) -> np.ndarray:
+        if x.size != 1:
+            return evaluate(x)
+        tokens = find(x.item())
+        y = empty((*x.shape, len(tokens)), object)
+        y[...] = tokens
+        return y
+
+    return tokenized
 
 
 def _slice(node: Node, known: Known, shape: Shape) -> HostFunction | None:

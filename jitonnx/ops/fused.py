@@ -120,6 +120,31 @@ class Lookup(Operator):
         return to.emit(c.Lookup(), (x, table), TensorType(table.dtype, x.shape))
 
 
+class ReduceSegments(Operator):
+    """Rows offsets[i] to offsets[i + 1] of x [n, ...], reduced to row i; zeros of no rows. Offsets are int64 [s + 1],
+    between 0 and n and in order."""
+
+    domain = "jitonnx"
+
+    kind: c.SegmentsKind
+
+    def infer(self, context: InferenceContext, x: Value, offsets: Value) -> TensorType:
+        return TensorType(x.dtype, (offsets.shape[0] - 1, *x.shape[1:]))
+
+    def evaluate(self, x: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        if offsets[0] < 0 or offsets[-1] > len(x) or (np.diff(offsets) < 0).any():
+            raise ValueError("offsets of bags are negative, beyond the last row, or not in order")
+        y = np.zeros((len(offsets) - 1, *x.shape[1:]), x.dtype)
+        for row, first, end in zip(y, offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
+            if first < end:
+                row[...] = getattr(widen(x[first:end]), self.kind)(axis=0)
+        return y
+
+    @lower_halves
+    def lower(self, to: Lowering, x: Value, offsets: Value) -> Value:
+        return to.emit(c.ReduceSegments(self.kind), (x, offsets), TensorType(x.dtype, to.type.shape))
+
+
 class SumOfBytes(Operator):
     """The sums of int8 or uint8 over `axes`, which stay as size 1 if keepdims, in int32, or in int64 if `wide`."""
 

@@ -43,6 +43,7 @@ def _family(module: str, operators: str) -> Family:
 
 _CONTROL = _family("control", "If FlexAttention")
 _LOOPS = _family("loops", "Loop Scan")
+_BAGS = _family("bags", "Loop")
 _SEQUENCES = _family("sequences", "SequenceEmpty SequenceConstruct SplitToSequence Optional")
 _INTEGERS = (
     _family("integer_weights", "QuantizeLinear DequantizeLinear"),
@@ -77,6 +78,7 @@ _RANGES = _family("ranges", "Range")
 FAMILIES: tuple[Family | Sequence[Rule], ...] = (
     *(
         _CONTROL,
+        _BAGS,
         _SEQUENCES,
         _LOOPS,
         *_INTEGERS,
@@ -92,7 +94,7 @@ FAMILIES: tuple[Family | Sequence[Rule], ...] = (
 )
 """Every rewrite; those of most graphs are there, others are imported for who asks."""
 
-_FOR_KERNELS = (*_INTEGERS, _NBITS, _ATTENTION, _TABLES, _RANGES)
+_FOR_KERNELS = (*_INTEGERS, _NBITS, _ATTENTION, _TABLES, _RANGES, _BAGS)
 _FOR_KERNELS_BY_NAME = ("dequantised constants", "peeled loop", "caches by rows", "swish")
 
 
@@ -209,7 +211,7 @@ def _run(edit: Edit, level: int, disabled: frozenset[str], *, full: bool) -> Non
         Loops here, too, as their bodies are made anew for other types, which only those not yet rewritten allow.
         """
         changed = False
-        while step("control flow", _CONTROL, _SEQUENCES, _LOOPS):
+        while step("control flow", _CONTROL, _BAGS, _SEQUENCES, _LOOPS):
             edit.graph.refresh()
             changed = True
         return changed

@@ -221,6 +221,7 @@ READERS = {
     c.Attention: _attention,
     c.Convolution: _convolution,
     c.Determinant: lambda x, operands, shape, sizes: np.asarray(np.linalg.det(operands[0])),
+    c.ReduceSegments: lambda x, operands, shape, sizes: fused.ReduceSegments(kind=x.kind).evaluate(*operands),
     c.Fold: _fold,
     c.GroupNormalize: _group_normalize,
     c.LocalResponseNormalize: lambda x, operands, shape, sizes: normalization.LRN(

@@ -290,3 +290,26 @@ def test_an_axis_of_what_an_if_gives_tells_two_variables() -> None:
     for other in (False, False, False, True, True, False):
         compare(pair, {"x": np.ones((2, 2, 5), np.float32), "other": np.array(other), "place": np.array(0)})
     assert pair[0].compile_status.numpy_runs == 0
+
+
+def test_a_condition_of_one_truth_value_of_some_rank() -> None:
+    """Classifiers of wake words choose another network so: it is a jump within one native call."""
+    parsed = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["" : 18]>
+        g (float[1,3] x) => (float[1,3] y)
+        <float[3,3] w = {1, 2, 3, 4, 5, 6, 7, 8, 9}, float[1] least = {0}, int64[1] axis = {1}>
+        {
+           total = ReduceSum (x, axis)
+           above = Greater (total, least)
+           first = MatMul (x, w)
+           y = If (above) <
+              then_branch: graph = a () => (float[1,3] a1) { a0 = MatMul (first, w) a1 = Exp (a0) },
+              else_branch: graph = b () => (float[1,3] b1) { b1 = Identity (first) }
+           >
+        }"""
+    )
+    pair = sessions(parsed.SerializeToString())
+    for sign in (1, -1, -1, 1, 1):
+        compare(pair, {"x": np.float32([[0.01, 0.02, 0.03]]) * sign})
+    schedule = pair[0].engine.schedule
+    assert isinstance(schedule, Schedule) and schedule._whole is not None

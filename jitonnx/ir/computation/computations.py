@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 ReductionKind: TypeAlias = Literal[
     "sum", "mean", "max", "min", "prod", "l1", "l2", "sum_square", "log_sum", "log_sum_exp"
 ]
+SegmentsKind: TypeAlias = Literal["sum", "mean", "max"]
 Extremum: TypeAlias = Literal["max", "min"]
 CumulationKind: TypeAlias = Literal["sum", "prod"]
 NormalizationKind: TypeAlias = Literal["layer", "rms"]
@@ -178,6 +179,14 @@ class Reduce(Computation):
     axes: tuple[int, ...]
     keepdims: bool
     wide: bool = False
+
+
+@dataclass(frozen=True)
+class ReduceSegments(Computation):
+    """x [n, ...], offsets [s + 1]: rows offsets[i] to offsets[i + 1] of x, which lie between 0 and n and in order,
+    reduced to row i [s, ...]; 0 of no rows."""
+
+    kind: SegmentsKind
 
 
 @dataclass(frozen=True)

@@ -51,13 +51,15 @@ class Tokenizer(Operator):
     def _pattern(self) -> str:
         return self.tokenexp or "|".join(f"(?:{separator})" for separator in self.separators or ())
 
-    def _finder(self) -> Callable[[str], list[str]]:
+    def finder(self) -> Callable[[str], list[str]]:
         """What finds the tokens of a text."""
         if self.separators == ("",):
             find: Callable[[str], list[str]] = list
         else:
             expression = re2.compiled(self._pattern)
             find = expression.found if self.tokenexp else functools.partial(_between, expression)
+            if self.tokenexp and self.mincharnum == 1 and isinstance(expression, re2.PlainExpression):
+                return find  # it finds nothing without characters
         least = self.mincharnum
         if least == 1:
             return lambda text: list(filter(None, find(text)))
@@ -66,7 +68,7 @@ class Tokenizer(Operator):
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         if not x.size:
             return strings_of([], (*x.shape, 0))
-        rows = list(map(self._finder(), x.ravel().tolist()))
+        rows = list(map(self.finder(), x.ravel().tolist()))
         if self.mark and any(rows):
             rows = [[_START, *row, _END] for row in rows]
         longest = max(map(len, rows))

@@ -97,6 +97,9 @@ class CastLike(_Cast):
     def infer(self, context: InferenceContext, x: Value, like: Value) -> TensorType:
         return self._infer(x, like.dtype)
 
+    def contents(self, x: Value, like: Value) -> np.ndarray | None:
+        return x.contents if x.dtype is like.dtype else None
+
     def evaluate(self, x: np.ndarray, like: np.ndarray) -> np.ndarray:
         return self._convert(x, of_numpy(like.dtype))
 

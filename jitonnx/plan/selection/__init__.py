@@ -34,6 +34,7 @@ SELECTORS: dict[type[c.Computation], str] = {
     c.Draw: "drawing.draw",
     c.Search: "drawing.search",
     c.Determinant: "determinants.determinant",
+    c.ReduceSegments: "segments.reduce_segments",
     c.Check: "checking.check",
     c.Fold: "col2im.fold",
     c.Resize: "resizing.resize",

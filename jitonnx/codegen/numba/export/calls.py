@@ -162,6 +162,7 @@ CALLS: dict[type[c.Computation], Callable[[Call], str]] = {
     c.MatMul: lambda call: f"np.matmul({call.x}, {call.operands[1]})",
     c.Check: _named("check"),
     c.Determinant: _named("determinant"),
+    c.ReduceSegments: _named("reduce_segments"),
     c.Convolution: _named("convolution", omitted=("exact",)),
     c.TransposedConvolution: _named("transposed_convolution"),
     c.IntegerWeightMatMul: _named("integer_product"),

@@ -285,6 +285,15 @@ def determinant(x: np.ndarray) -> np.ndarray:
     return np.asarray(np.linalg.det(x), x.dtype)
 
 
+def reduce_segments(x: np.ndarray, offsets: np.ndarray, *, kind: str) -> np.ndarray:
+    """Rows offsets[i] to offsets[i + 1] of x, reduced to row i; zeros of no rows."""
+    y = np.zeros((len(offsets) - 1, *x.shape[1:]), x.dtype)
+    for row, first, end in zip(y, offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
+        if first < end:
+            row[...] = getattr(x[first:end], kind)(axis=0)
+    return y
+
+
 def _whole_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The product of matrices of small whole numbers, which float64 holds, as int32."""
     return np.matmul(a.astype(np.float64), b.astype(np.float64)).astype(np.int32)

@@ -1,0 +1,1 @@
+"""Rows reduced by segments: bags of embeddings."""
