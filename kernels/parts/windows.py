@@ -64,9 +64,7 @@ class WindowRow(NamedTuple):
 
 
 @contextmanager
-def each_window_row(
-    code: KernelBuilder, size: WindowProduct, first: SSAValue, count: SSAValue
-) -> Iterator[WindowRow]:
+def each_window_row(code: KernelBuilder, size: WindowProduct, first: SSAValue, count: SSAValue) -> Iterator[WindowRow]:
     """The block for each row of the `count` output pixels from number `first` of all images on, or part of a row."""
     pixels = size.out_height * size.out_width
     place = remainder(first, pixels)
