@@ -50,4 +50,5 @@ def make_object(code: KernelCode, symbol: str, target: Target) -> bytes:
         emit_module(kernel_of(code, target), symbol, target, prescheduled=prescheduled),
         target,
         prescheduled=prescheduled,
+        combining=code.spec.COMBINING,
     )

@@ -31,13 +31,17 @@ _SETTLED = (
 registers, constants carried into its functions. What is computed twice is found as it is written
 (`jitonnx.emit.llvm_ir`): looking for it again (NewGVN, InstCombine) took a sixth of the time to compile a
 kernel, and made none faster by 2 %."""
+_COMBINING = (*_SETTLED, "instruction_combine", "simplify_cfg")
+"""The passes for a kernel that besides has addresses to be stepped and masks to be made simpler."""
 
 
-def optimise(module: llvm.ModuleRef, target: Target, *, prescheduled: bool = False) -> llvm.ModuleRef:
+def optimise(
+    module: llvm.ModuleRef, target: Target, *, prescheduled: bool = False, combining: bool = False
+) -> llvm.ModuleRef:
     """Optimise `module` in place; whatever its entry point does not need is dropped.
 
-    prescheduled: see `KernelSpec.prescheduled`. Other modules go through LLVM's -O2 pipeline,
-    which takes a fifth less time than -O3 and leaves kernels as fast.
+    prescheduled, combining: see `KernelSpec.prescheduled` and `KernelSpec.COMBINING`. Other modules go through LLVM's
+    -O2 pipeline, which takes a fifth less time than -O3 and leaves kernels as fast.
     """
     machine = _machine(target)
     module.data_layout = str(machine.target_data)
@@ -49,9 +53,9 @@ def optimise(module: llvm.ModuleRef, target: Target, *, prescheduled: bool = Fal
     options.slp_vectorization = linked
     options.loop_unrolling = True
     builder = llvm.create_pass_builder(machine, options)
-    if prescheduled and not linked:
+    if (prescheduled or combining) and not linked:
         passes = llvm.create_new_module_pass_manager()
-        for name in _SETTLED:
+        for name in _SETTLED if prescheduled else _COMBINING:
             getattr(passes, f"add_{name}_pass")()
     else:
         passes = builder.getModulePassManager()
@@ -59,9 +63,12 @@ def optimise(module: llvm.ModuleRef, target: Target, *, prescheduled: bool = Fal
     return module
 
 
-def emit_object(module: llvm.ModuleRef, target: Target, *, prescheduled: bool = False) -> bytes:
-    """Optimise `module` and return its object code (ELF on Linux). prescheduled: as for `optimise`."""
-    code: bytes = _machine(target).emit_object(optimise(module, target, prescheduled=prescheduled))
+def emit_object(
+    module: llvm.ModuleRef, target: Target, *, prescheduled: bool = False, combining: bool = False
+) -> bytes:
+    """Optimise `module` and return its object code (ELF on Linux). prescheduled, combining: as for `optimise`."""
+    optimised = optimise(module, target, prescheduled=prescheduled, combining=combining)
+    code: bytes = _machine(target).emit_object(optimised)
     return code
 
 

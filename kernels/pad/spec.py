@@ -81,6 +81,7 @@ class PadSpec(KernelSpec):
 
     BUFFERS = PadBuffers
     SIZES = PadSizes
+    COMBINING = True
 
     def __post_init__(self) -> None:
         if self.itemsize not in (1, 2, 4, 8) or self.mode not in MODES:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from jitonnx.emit import types
 from jitonnx.emit.builder import KernelBuilder, Pointer
@@ -16,6 +17,10 @@ def _same(vector: SSAValue) -> SSAValue:
     return vector
 
 
+Copy: TypeAlias = Callable[[Pointer, Pointer], None]
+"""Copies what lies at the second pointer to the first, called to be written out."""
+
+
 def copy_bytes(
     code: KernelBuilder,
     target: Pointer,
@@ -26,19 +31,36 @@ def copy_bytes(
     streams: bool = False,
     change: Callable[[SSAValue], SSAValue] = _same,
 ) -> None:
-    """Copy `count` bytes between pointers to uint8 that do not overlap; `vector_bytes`: a vector register's.
+    """Copy `count` bytes between pointers to uint8 that do not overlap: `copy_runs` of one run."""
+    copy_runs(code, lambda copy: copy(target, source), count, vector_bytes, streams=streams, change=change)
+
+
+def copy_runs(
+    code: KernelBuilder,
+    each: Callable[[Copy], None],
+    count: SSAValue,
+    vector_bytes: int,
+    *,
+    streams: bool = False,
+    change: Callable[[SSAValue], SSAValue] = _same,
+) -> None:
+    """Copy runs of `count` bytes each; `vector_bytes`: a vector register's. each: calls what it is given with the
+    target and the source of every run, pointers to uint8 that do not overlap. How a run is copied is asked once.
 
     From four vectors on, whole vectors and then the last one, which may write bytes a second time: no masks and no loop
     over what is left. Shorter runs are two moves of the largest power of two that fits, one from each end. `streams`:
     the vectors of long runs are written past the caches (see `Code.drain`). `change`: what becomes of the elements on
-    the way, which may be wider in `target`.
+    the way, which may be wider in the target.
     """
+
+    def whole(target: Pointer, source: Pointer) -> None:
+        _whole_vectors(code, target, source, count, vector_bytes, streams=streams, change=change)
+
     with code.if_else(count >= 4 * vector_bytes) as (long, short):
         with long:
-            _whole_vectors(code, target, source, count, vector_bytes, streams=streams, change=change)
+            each(whole)
         with short:
-            widths = [1 << n for n in range((2 * vector_bytes).bit_length())]
-            _both_ends(code, target, source, count, widths, change)
+            _both_ends(code, each, count, [1 << n for n in range((2 * vector_bytes).bit_length())], change)
 
 
 def _whole_vectors(
@@ -68,8 +90,7 @@ def _whole_vectors(
 
 def _both_ends(
     code: KernelBuilder,
-    target: Pointer,
-    source: Pointer,
+    each: Callable[[Copy], None],
     count: SSAValue,
     widths: Sequence[int],
     change: Callable[[SSAValue], SSAValue],
@@ -79,15 +100,19 @@ def _both_ends(
         half = len(widths) // 2
         with code.if_else(count >= widths[half]) as (larger, smaller):
             with larger:
-                _both_ends(code, target, source, count, widths[half:], change)
+                _both_ends(code, each, count, widths[half:], change)
             with smaller:
-                _both_ends(code, target, source, count, widths[:half], change)
+                _both_ends(code, each, count, widths[:half], change)
         return
     (width,) = widths
-    with code.if_then(count >= width):
+
+    def ends(target: Pointer, source: Pointer) -> None:
         first, last = change(source.load(0, width)), change(source.load(count - width, width))
         target.store(0, first)
         target.store(count - width, last)
+
+    with code.if_then(count >= width):
+        each(ends)
 
 
 def fill(code: KernelBuilder, target: Pointer, value: SSAValue, count: SSAValue, lanes: int) -> None:

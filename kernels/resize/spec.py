@@ -264,6 +264,7 @@ class RepeatPlanesSpec(KernelSpec):
 
     BUFFERS = UnaryBuffers
     SIZES = RepeatPlanesSizes
+    COMBINING = True
 
     def complete(self, sizes: RepeatPlanesGiven) -> RepeatPlanesSizes:
         written = sizes.width * self.across * sizes.down * self.itemsize

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from jitonnx.emit.builder import Kernel, KernelBuilder, Pointer, gathered, larger, remainder, shuffled, smaller
 from jitonnx.emit.epilogue import Stage
 from jitonnx.emit.ssa import SSAValue, select
-from jitonnx.kernels.parts.memory import WORDS, copy_bytes, fill
+from jitonnx.kernels.parts.memory import WORDS, Copy, copy_runs, fill
 from jitonnx.kernels.transpose.spec import (
     COPY,
     ELEMENTS,
@@ -107,10 +107,13 @@ class _Kernel:
     ) -> None:
         """Both are contiguous along a."""
         code, size = self.code, self.size
-        count = (a_stop - a) * self.itemsize
-        with code.loop(b_stop, b) as row:
-            from_, to = source.at(row * size.b_source + a), target.at(row * size.b_target + a)
-            copy_bytes(code, to.as_bytes(), from_.as_bytes(), count, self.vector_bytes, streams=self.streams)
+
+        def each(copy: Copy) -> None:
+            with code.loop(b_stop, b) as row:
+                from_, to = source.at(row * size.b_source + a), target.at(row * size.b_target + a)
+                copy(to.as_bytes(), from_.as_bytes())
+
+        copy_runs(code, each, (a_stop - a) * self.itemsize, self.vector_bytes, streams=self.streams)
 
     def _elements(
         self, source: Pointer, target: Pointer, a: SSAValue, a_stop: SSAValue, b: SSAValue, b_stop: SSAValue

@@ -100,6 +100,7 @@ class TransposeSpec(KernelSpec):
 
     BUFFERS = TransposeBuffers
     SIZES = TransposeSizes
+    COMBINING = True
 
     def __post_init__(self) -> None:
         if self.itemsize not in (1, 2, 4, 8):

@@ -25,19 +25,18 @@ _numbers = itertools.count()
 class Compiled:
     """A kernel ready to call: `compiled(buffers, sizes, tasks, scratch_bytes)` runs range(tasks), split in `pieces`.
 
-    prescheduled: see `KernelSpec.prescheduled`. Skips the test where code for the target cannot be run.
+    prescheduled, combining: see `KernelSpec.prescheduled` and `KernelSpec.COMBINING`. Skips the test where code for the
+    target cannot be run.
     """
 
-    def __init__(self, kernel: Kernel, target: Target | None = None, prescheduled: bool = False) -> None:
+    def __init__(
+        self, kernel: Kernel, target: Target | None = None, prescheduled: bool = False, combining: bool = False
+    ) -> None:
         target = target or host()
         skip_unless_run_here(target)
         symbol = f"kernel_under_test_{next(_numbers)}"
-        self._load(
-            emit_object(
-                emit_module(kernel, symbol, target, prescheduled=prescheduled), target, prescheduled=prescheduled
-            ),
-            symbol,
-        )
+        module = emit_module(kernel, symbol, target, prescheduled=prescheduled)
+        self._load(emit_object(module, target, prescheduled=prescheduled, combining=combining), symbol)
 
     @classmethod
     def of_module(cls, make: Callable[[str], llvm.ModuleRef], target: Target | None = None) -> Compiled:

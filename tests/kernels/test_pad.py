@@ -24,7 +24,7 @@ VALUE = 77
 @functools.cache
 def compiled(spec: PadSpec, lanes: int) -> Compiled:
     target = host() if lanes == host().lanes(4) else named("haswell")
-    return Compiled(build(spec, lanes), target)
+    return Compiled(build(spec, lanes), target, combining=spec.COMBINING)
 
 
 def arguments(target: np.ndarray, source: np.ndarray, before: list[int]) -> list[int]:

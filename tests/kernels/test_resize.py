@@ -46,7 +46,7 @@ AREA = (0.13, 0.89)  # no ties between neighbours, where rounding would decide
 
 @functools.cache
 def compiled(spec: Any, lanes: int, epilogue: Any = None) -> Compiled:
-    return Compiled(build(spec, lanes, epilogue), TARGETS[lanes])
+    return Compiled(build(spec, lanes, epilogue), TARGETS[lanes], combining=spec.COMBINING)
 
 
 def reference(x: np.ndarray, spatial: tuple[int, ...], **attributes: Any) -> np.ndarray:

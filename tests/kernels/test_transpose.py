@@ -22,7 +22,7 @@ WIDTHS = sorted({8, host().lanes(4)})
 @functools.cache
 def compiled(spec: TransposeSpec, lanes: int) -> Compiled:
     target = host() if lanes == host().lanes(4) else named("haswell")
-    return Compiled(build(spec, lanes), target)
+    return Compiled(build(spec, lanes), target, combining=spec.COMBINING)
 
 
 def check(
