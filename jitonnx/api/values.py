@@ -150,7 +150,10 @@ class OrtValue:
     def ortvalue_from_shape_and_type_for_memory_info(
         cls, shape: Sequence[int], element_type: Any, memory_info: OrtMemoryInfo
     ) -> OrtValue:
-        """`ortvalue_from_shape_and_type`. RuntimeError for memory that is not the CPU's."""
+        """`ortvalue_from_shape_and_type` of shape and element_type; memory_info: where it is to lie.
+
+        RuntimeError for memory that is not the CPU's.
+        """
         memory_info.check_cpu()
         return cls.of(*_empty(shape, element_type))
 

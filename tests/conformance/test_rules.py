@@ -350,6 +350,7 @@ def test_a_value_that_is_defined_twice() -> None:
     refused(model_of([node("Neg", ["x"], ["x"])], ["x"], ["x"]), "names.twice")
 
 
+@pytest.mark.conformance("one-definition")
 @pytest.mark.filterwarnings("ignore:Duplicate definition of name")
 def test_constants_that_are_defined_twice() -> None:
     """As in onnxruntime, the last counts for all who read it; of a graph that a node runs none."""

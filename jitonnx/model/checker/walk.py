@@ -287,7 +287,8 @@ class Walk:
             for name in outputs:
                 if name in visible:
                     # onnxruntime makes initializers of Constants, by name, before it looks at definitions
-                    last_counts = operator == "Constant" and name in constants and body.around is body.owner is None
+                    is_main = body.around is None and body.owner is None
+                    last_counts = is_main and operator == "Constant" and name in constants
                     rule = "names.constants-twice" if last_counts else "names.twice"
                     text = f"Duplicate definition of name ({name}). This node defines it again"
                     self.add(rule, text, body.place(index, name), "each value is defined once: rename it")
