@@ -4,11 +4,13 @@ To copy k and v to panels, which tiles of many rows read from the second-level c
 a few rows. Here rows of k and of v are read one behind the other, which CPUs see, and fetch them ahead: 85 to 98 GB/s
 from the third-level cache on a Zen 4 core, and not more with prefetches among the loads. Of several rows, which are
 multiplied with what was loaded once, prefetches make 16 to 25 GB/s 26 to 41 on a Zen 5 core, where memory gives 36.
+They go on behind the last row of k with what is read next (`ask_for_rows`), as short sequences are not much longer than
+what is asked for ahead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from jitonnx.emit import types
 from jitonnx.emit.builder import KernelBuilder, Mask, Pointer, Variable, larger, remainder, shuffled, smaller
@@ -21,8 +23,8 @@ from jitonnx.target import tuning
 _KEYS = 4
 """Keys whose scores are made at a time: their sums are added across lanes together."""
 _AHEAD = 16 << 10
-"""Bytes ahead that rows of k are asked for where several rows of q take longer to multiply than to read them: a quarter
-of it made 25 GB/s of 64 columns for 8 heads what is 35 on a Zen 5 core, which memory gives."""
+"""Bytes ahead that rows are asked for where several rows of q take longer to multiply than to read them: a quarter of
+it made 25 GB/s of 64 columns for 8 heads what is 35 on a Zen 5 core, which memory gives."""
 _BY_ONE, _BY_TWO = ((0, 0), (1, 0), (0, 1), (1, 1)), ((0, 0), (0, 1), (1, 0), (1, 1))
 
 
@@ -39,6 +41,42 @@ class Matrix(NamedTuple):
         return self.start.at(self.step * number)
 
 
+def rows_within(code: KernelBuilder, matrix: Matrix) -> SSAValue:
+    """How many rows ahead of its use a row is asked for."""
+    return larger(code.integer(8 * _AHEAD // matrix.start.element.bitwidth) / larger(matrix.columns, 1), 1)
+
+
+def ask_for_rows(code: KernelBuilder, first: SSAValue, count: SSAValue | int, read: Sequence[Matrix]) -> None:
+    """Have rows from `first` on of matrices that are read one behind the other brought to the first-level cache; of
+    what lies behind the last one its last row, of a single one what lies behind it."""
+    count = code.integer(count) if isinstance(count, int) else count
+
+    def ask(place: Callable[[SSAValue], Pointer]) -> None:
+        lines = 8 * LINE // read[0].start.element.bitwidth
+        with code.loop(count) as row, code.loop(read[0].columns, 0, lines) as column:
+            emit_prefetch(code.builder, place(first + row).at(column).value, level=1)
+
+    if len(read) == 1:
+        ask(read[0].row)
+        return
+    with code.if_else(first + count <= read[0].rows) as (within, beyond):
+        with within:
+            ask(read[0].row)
+        with beyond:
+            ask(lambda row: _row_of(row, read))
+
+
+def _row_of(number: SSAValue, read: Sequence[Matrix]) -> Pointer:
+    """Row `number` of matrices that are read one behind the other, at most the last one."""
+    last, starts = read[-1], [number]
+    for matrix in read[:-1]:
+        starts.append(starts[-1] - matrix.rows)
+    found = last.row(larger(smaller(starts[-1], last.rows - 1), 0))
+    for matrix, row in reversed(list(zip(read[:-1], starts[:-1], strict=True))):
+        found = found.unless(row < matrix.rows, matrix.row(row))
+    return found
+
+
 def emit_scores(
     code: KernelBuilder,
     parts: Sequence[tuple[Matrix, Matrix]],
@@ -46,11 +84,12 @@ def emit_scores(
     scores: Pointer,
     score_row: SSAValue,
     lanes: int,
+    later: Sequence[Matrix] = (),
 ) -> None:
     """scores[row * score_row + key] = Σ q[row][i] * k[key][i] over all columns of all parts (q, k), of `height` rows.
 
     Keys are done by fours, of which the last end with the last key, and take it several times if there are fewer. So up
-    to three elements behind the last key are written.
+    to three elements behind the last key are written. later: what is read behind k, and is asked for ahead.
     """
     keys = parts[0][1].rows
     offsets = [smaller(code.integer(number), larger(keys - 1, 0)) * parts[0][1].step for number in range(_KEYS)]
@@ -61,10 +100,7 @@ def emit_scores(
         rows = [[k.row(key).at(offset) for offset in offsets] for _, k in parts]
         if together > 1:  # all parts lie in the same bytes
             k = parts[0][1]
-            ahead = larger(code.integer(8 * _AHEAD // k.start.element.bitwidth) / larger(k.columns, 1), 1)
-            with code.loop(k.columns, 0, 8 * LINE // k.start.element.bitwidth) as column:
-                for row in rows[0]:
-                    emit_prefetch(code.builder, row.at(k.step * ahead + column).value, level=1)
+            ask_for_rows(code, key + rows_within(code, k), _KEYS, [k, *later])
         for count, begin, end in ((together, 0, whole), (height - whole, whole, height)):
             if begin < end:
                 with code.loop(code.integer(end), begin, count) as r:

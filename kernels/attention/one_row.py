@@ -11,7 +11,8 @@ for each head                                                     y = spans, wei
 
 When a block has a larger score than those before, the results so far are multiplied with what that makes of their
 weights. The result does not depend on which thread does what. A block that no head sees, as sequences beside a longer
-one have, is not read.
+one have, is not read. Rows are asked for ahead in the order in which they are read: behind a block's keys its values,
+then the next block's keys, then, of short sequences, that one's values; behind the last block the next task's.
 """
 
 from __future__ import annotations
@@ -20,17 +21,24 @@ from jitonnx.emit import types
 from jitonnx.emit.builder import KernelBuilder, Pointer, Variable, remainder, smaller
 from jitonnx.emit.mathematics import vecmath
 from jitonnx.emit.ssa import SSAValue, fma, select
-from jitonnx.kernels.attention.in_place import Matrix, emit_results, emit_scores
+from jitonnx.kernels.attention.in_place import Matrix, ask_for_rows, emit_results, emit_scores, rows_within
 from jitonnx.kernels.attention.kernel import LOG2_E, LOWEST, Attention
 from jitonnx.kernels.attention.spec import BLOCK_KEYS, PADDING, JoinBuffers, JoinSizes, JoinSpec
-from jitonnx.kernels.parts.layouts import LINE
-from jitonnx.kernels.parts.microkernel import emit_prefetch
 from jitonnx.kernels.parts.rows import larger_lanes
+from jitonnx.support.records import NamedTuple
 
 _KEYS = 32
 """Keys whose values are multiplied for all heads before the next ones: 16 KB of 128 columns of float32."""
 _TOGETHER = 4
 """Heads whose results are summed at a time."""
+
+
+class _Keys(NamedTuple):
+    """Where some keys and their values lie."""
+
+    k: Pointer
+    v: Pointer
+    rows: SSAValue
 
 
 class OneRow(Attention):
@@ -47,18 +55,14 @@ class OneRow(Attention):
         self.totals = self.largest.at(shared)
 
     def emit(self, begin: SSAValue, end: SSAValue) -> None:
-        code, size, shared = self.code, self.size, self.spec.shared
+        code, size = self.code, self.size
         with code.loop(end, begin) as task:
-            group, span = task / size.span_count, remainder(task, size.span_count)
-            groups = size.heads / shared
-            batch, head = group / groups, remainder(group, groups) * shared
-            kv_head = head * size.kv_heads / size.heads
+            batch, head, span = self._place(task)
             first = span * size.span_keys
             q = self.q.at(batch * size.q_batch + head * size.q_head)
-            k = self.k.at(batch * size.k_batch + kv_head * size.k_head + first * size.k_row)
-            v = self.v.at(batch * size.v_batch + kv_head * size.v_head + first * size.v_row)
             mask = self.mask.at(batch * size.mask_batch + head * size.mask_head + first)
-            self._function("row.span", [q, k, v, mask, smaller(size.keys - first, size.span_keys)], type(self)._span)
+            these, later = self._keys(task), self._keys(smaller(task + 1, end - 1))
+            self._function("row.span", [q, mask, *these, *later], type(self)._span)
             number = batch * size.heads + head
             with code.if_else(size.span_count > 1) as (several, one):
                 with several:
@@ -67,8 +71,36 @@ class OneRow(Attention):
                     y = self.y.at(batch * size.y_batch + head * size.y_head)
                     self._function("row.write", [y, number], type(self)._write)
 
-    def _span(self, q: Pointer, k: Pointer, v: Pointer, mask: Pointer, keys: SSAValue) -> None:
-        """Results of some keys, with their largest scores and sums of weights."""
+    def _place(self, task: SSAValue) -> tuple[SSAValue, SSAValue, SSAValue]:
+        """A task's batch, first head, and span."""
+        size, shared = self.size, self.spec.shared
+        group, span = task / size.span_count, remainder(task, size.span_count)
+        groups = size.heads / shared
+        return group / groups, remainder(group, groups) * shared, span
+
+    def _keys(self, task: SSAValue) -> _Keys:
+        """The keys of a task."""
+        size = self.size
+        batch, head, span = self._place(task)
+        kv_head, first = head * size.kv_heads / size.heads, span * size.span_keys
+        return _Keys(
+            self.k.at(batch * size.k_batch + kv_head * size.k_head + first * size.k_row),
+            self.v.at(batch * size.v_batch + kv_head * size.v_head + first * size.v_row),
+            smaller(size.keys - first, size.span_keys),
+        )
+
+    def _span(  # noqa: PLR0913  (what is passed on as a function's arguments)
+        self,
+        q: Pointer,
+        mask: Pointer,
+        k: Pointer,
+        v: Pointer,
+        keys: SSAValue,
+        later_k: Pointer,
+        later_v: Pointer,
+        later_keys: SSAValue,
+    ) -> None:
+        """Results of some keys, with their largest scores and sums of weights. later: the next task's keys."""
         code, size, shared = self.code, self.size, self.spec.shared
         zero = code.number(types.float32, 0.0, self.lanes)
         with code.loop(self.result_row * shared, 0, self.lanes) as i:
@@ -77,18 +109,33 @@ class OneRow(Attention):
             self.largest.store(head, code.number(types.float32, LOWEST))
             self.totals.store(head, code.number(types.float32, 0.0))
         with code.loop(keys, 0, BLOCK_KEYS) as key:
-            count, seen = smaller(keys - key, BLOCK_KEYS), mask.at(key)
+            behind = keys - (key + BLOCK_KEYS)
+            count, seen, is_last = smaller(keys - key, BLOCK_KEYS), mask.at(key), behind <= 0
+            these = _Keys(k.at(size.k_row * key), v.at(size.v_row * key), count)
+            later = _Keys(
+                k.at(size.k_row * (key + BLOCK_KEYS)).unless(is_last, later_k),
+                v.at(size.v_row * (key + BLOCK_KEYS)).unless(is_last, later_v),
+                smaller(select(is_last, later_keys, behind), BLOCK_KEYS),
+            )
 
-            def block(key: SSAValue = key, count: SSAValue = count, seen: Pointer = seen) -> None:
-                self._function("row.scores", [q, k.at(size.k_row * key), count], type(self)._write_scores)
-                self._function("row.softmax", [seen, count], type(self)._write_softmax)
-                self._function("row.results", [v.at(size.v_row * key), count], type(self)._write_sums)
+            def block(these: _Keys = these, later: _Keys = later, seen: Pointer = seen) -> None:
+                self._function("row.scores", [q, *these, *later], type(self)._write_scores)
+                self._function("row.softmax", [seen, these.rows], type(self)._write_softmax)
+                self._function("row.results", [these.v, these.rows, *later], type(self)._write_sums)
 
             if self.spec.mask == "bool":
                 with code.if_then(self._is_seen(seen, count)):
                     block()
             else:
                 block()
+
+    def _matrices(self, keys: _Keys) -> tuple[Matrix, Matrix]:
+        """Keys and values as they lie: all parts do so in the same bytes."""
+        size = self.size
+        return (
+            Matrix(self._parts(keys.k)[0], size.k_row, keys.rows, self._of_part(size.depth)),
+            Matrix(self._parts(keys.v)[0], size.v_row, keys.rows, self._of_part(size.value_depth)),
+        )
 
     def _is_seen(self, mask: Pointer, keys: SSAValue) -> SSAValue:
         """Whether some head sees some of these keys, or sees them all alike, as what masks them is finite."""
@@ -105,7 +152,16 @@ class OneRow(Attention):
             seen.set(larger_lanes(seen.get(), self.vectors.largest(some)))
         return seen.get() > 0.0
 
-    def _write_scores(self, q: Pointer, k: Pointer, keys: SSAValue) -> None:
+    def _write_scores(
+        self,
+        q: Pointer,
+        k: Pointer,
+        v: Pointer,
+        keys: SSAValue,
+        later_k: Pointer,
+        later_v: Pointer,
+        later_keys: SSAValue,
+    ) -> None:
         code, size, depth = self.code, self.size, self._of_part(self.size.depth)
         parts = [
             (
@@ -114,7 +170,9 @@ class OneRow(Attention):
             )
             for n, part in enumerate(self._parts(k))
         ]
-        emit_scores(code, parts, self.spec.shared, self.scores, self.score_row, self.lanes)
+        _, values = self._matrices(_Keys(k, v, keys))
+        later = [values, *self._matrices(_Keys(later_k, later_v, later_keys))]
+        emit_scores(code, parts, self.spec.shared, self.scores, self.score_row, self.lanes, later)
 
     def _write_softmax(self, mask: Pointer, keys: SSAValue) -> None:
         code, size = self.code, self.size
@@ -130,7 +188,7 @@ class OneRow(Attention):
                 at = head * self.result_row + i
                 self.results.store(at, self.results.load(at, self.lanes) * code.splat(change, self.lanes))
 
-    def _write_sums(self, v: Pointer, keys: SSAValue) -> None:
+    def _write_sums(self, v: Pointer, keys: SSAValue, later_k: Pointer, later_v: Pointer, later_keys: SSAValue) -> None:
         code, size, shared = self.code, self.size, self.spec.shared
         columns = self._of_part(size.value_depth)
         whole = shared // _TOGETHER * _TOGETHER
@@ -139,11 +197,13 @@ class OneRow(Attention):
             for height, begin, end in ((_TOGETHER, 0, whole), (shared - whole, whole, shared))
             if begin < end
         ]
+        values = Matrix(self._parts(v)[0], size.v_row, keys, columns)
+        # Keys of a single head are not asked for (`in_place`), and its values no further ahead than they are used.
+        read = [values, *self._matrices(_Keys(later_k, later_v, later_keys))] if shared > 1 else [values]
+        ahead = rows_within(code, values) if shared > 1 else code.integer(_KEYS)
         with code.loop(keys, 0, _KEYS) as key:
             some = smaller(keys - key, _KEYS)
-            soon = self._parts(v)[0].at(size.v_row * (key + _KEYS))  # all parts lie in the same bytes
-            with code.loop(some) as row, code.loop(columns, 0, 8 * LINE // soon.element.bitwidth) as column:
-                emit_prefetch(code.builder, soon.at(size.v_row * row + column).value, level=1)
+            ask_for_rows(code, key + ahead, some, read)
             for number, part in enumerate(self._parts(v)):
 
                 def panel(column: SSAValue, width: int, number: int = number, part: Pointer = part) -> None:
