@@ -75,9 +75,12 @@ def is_settled(node: Node) -> bool:
 
 
 def needed_variables(node: Node) -> set[str]:
-    """The variables whose values a node needs, before it is run."""
+    """The variables whose values a node needs, before it is run: also those that only its bodies read."""
     own = set(node.outputs)
     names: set[str] = set()
+    for body in node.bodies:
+        inside = set().union(*(needed_variables(one) for one in body), *map(contents_variables, body.outputs))
+        names |= inside - body.bindings.keys()
     for value in (*node.inputs, *node.outputs):
         if value is not None:
             names |= type_variables(value)

@@ -25,6 +25,7 @@ GUARDED = range(100, 102)
 FAILED = (
     ("general", 11),  # a slice of a negative step from before the start
     ("fusion", 1000000),  # as above, without rewrites
+    ("general", 77017),  # a count that nothing but a branch reads
     ("general", 8001179),  # a branch that reads sizes computed in front of it
     ("parametric", 8001949),  # a Resize with aligned corners of open sizes
 )

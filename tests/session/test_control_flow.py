@@ -222,6 +222,35 @@ def test_state_that_grows() -> None:
     check(model, *({"x": numbers(n, 3), "n": np.array(k)} for n, k in ((1, 3), (2, 2), (1, 1), (3, 4))))
 
 
+@pytest.mark.parametrize("rewrites", [GraphOptimizationLevel.ORT_DISABLE_ALL, GraphOptimizationLevel.ORT_ENABLE_ALL])
+def test_bodies_alone_read_a_size_that_a_run_tells(rewrites: GraphOptimizationLevel) -> None:
+    """What is found non-zero is counted for the sake of a branch or a loop, which reads nothing else of it."""
+    data = onnx.parser.parse_model("""
+        <ir_version: 9, opset_import: ["": 18]>
+        bodies (float[n] x, bool c, int64 trips) => (int64[k] y, int64[2] z)
+        <int64[1] three = {3}, int64[2] none = {0, 0}> {
+            found = NonZero(x)
+            sizes = Shape(found)
+            y = If(c) <
+                then_branch = more () => (int64[k] a) { a = Tile(sizes, three) },
+                else_branch = rest () => (int64[2] b) { b = Neg(sizes) }
+            >
+            z = Loop(trips, , none) <
+                body = again (int64 i, bool on, int64[2] sum) => (bool goes, int64[2] more) {
+                    goes = Identity(on)
+                    more = Add(sum, sizes)
+                }
+            >
+        }""").SerializeToString()
+    options = SessionOptions()
+    options.graph_optimization_level = rewrites
+    session = InferenceSession(data, options)
+    for count, taken, trips in ((3, True, 2), (5, False, 0), (0, True, 3), (1, False, 1), (4, True, 5)):
+        feeds = {"x": np.ones(count, np.float32), "c": np.array(taken), "trips": np.array(trips)}
+        y, z = session.run(None, feeds)
+        assert y.tolist() == ([1, count] * 3 if taken else [-1, -count]) and z.tolist() == [trips, trips * count]
+
+
 def test_nested_loops_and_branches() -> None:
     then = graph([node("Add", ["u", "i"], ["p"])], [], [tensor("p", None, INT64)], "then")
     other = graph([node("Mul", ["u", "j"], ["q"])], [], [tensor("q", None, INT64)], "other")
