@@ -181,7 +181,8 @@ class Caches:
     def reserve(self, past: int, rows: int) -> None:
         """Have memory for a run behind the first `past` tokens that makes them `rows`."""
         if rows > self._rows:
-            self._rows = min(max(rows, 2 * self._rows, LEAST_ROWS), max(rows, self._limit))
+            # Twice a prompt, too: memory that nothing is written to takes none, and the first step moves no rows.
+            self._rows = min(max(rows, 2 * (self._rows or rows), LEAST_ROWS), max(rows, self._limit))
             for slot in self.slots:
                 if slot.grows:
                     self._grow(slot, past)
@@ -224,7 +225,7 @@ class Caches:
             self.values[slot.past] = self._value(slot, _front(self._memory[slot.past][0], held.shape))
             self.values[slot.past].numpy()[...] = held
         else:
-            made = self._made(slot, slot.sized(self._batch, self._rows))
+            made = self._value(slot, np.zeros(slot.sized(self._batch, self._rows), held.dtype))
             made.numpy()[_rows(slot, past)] = held[_rows(slot, past)]
             self._put(slot, made)
 
