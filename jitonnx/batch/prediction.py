@@ -177,12 +177,15 @@ def open_settings(
     """The arguments of `predict`, looked at."""
     if on_error not in ("raise", "keep"):
         raise InvalidArgument(f"on_error is {on_error!r}; 'raise' or 'keep' is needed")
-    if isinstance(keep_columns, str):
-        keep_columns = (keep_columns,)
     session, own = _session(model)
     signature = signature_of(session)
-    names, kept = _names(outputs, signature), None if keep_columns is None else tuple(keep_columns)
+    names, kept = _names(outputs, signature), kept_names(keep_columns)
     return Settings(session, own, signature, names, batch_rows, threads, on_error == "keep", kept)
+
+
+def kept_names(keep_columns: Sequence[str] | None) -> tuple[str, ...] | None:
+    """The columns that `keep_columns` names: a single name is one. None for all."""
+    return (keep_columns,) if isinstance(keep_columns, str) else None if keep_columns is None else tuple(keep_columns)
 
 
 def _session(model: str | os.PathLike[str] | bytes | InferenceSession) -> tuple[InferenceSession, bool]:

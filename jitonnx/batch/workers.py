@@ -22,6 +22,7 @@ from jitonnx.api.session import InferenceSession, load
 from jitonnx.batch.packing import Arrays
 from jitonnx.batch.prediction import (
     SIZES,
+    kept_names,
     one_thread,
     open_settings,
     output_types,
@@ -80,7 +81,7 @@ def prepared(
     content: bytes | str = model if isinstance(model, bytes) else os.path.abspath(os.fspath(model))
     if isinstance(content, str) and not _has_other_files(content):
         content = Path(content).read_bytes()
-    kept = None if keep_columns is None else (keep_columns,) if isinstance(keep_columns, str) else tuple(keep_columns)
+    kept = kept_names(keep_columns)
     told = columns, outputs, batch_rows, on_error, kept
     digest = hashlib.sha256(repr(told).encode() + (content if isinstance(content, bytes) else content.encode()))
     opened = (worker.prediction for (known, _), worker in list(_workers.items()) if known == digest.hexdigest())

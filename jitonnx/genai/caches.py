@@ -39,6 +39,12 @@ _SLACK = 16
 """Rows that a cache of a window has beyond it, so that not each step moves all."""
 
 
+def roomy(rows: int, limit: int) -> int:
+    """The rows to have memory for where so many are needed, of a prompt, too: twice as many, up to the limit, so that
+    steps seldom move what is held. What is not written to takes no memory."""
+    return max(rows, min(max(2 * rows, LEAST_ROWS), limit))
+
+
 @dataclass(frozen=True)
 class Slot:
     """One past and its present."""
@@ -181,8 +187,7 @@ class Caches:
     def reserve(self, past: int, rows: int) -> None:
         """Have memory for a run behind the first `past` tokens that makes them `rows`."""
         if rows > self._rows:
-            # Twice a prompt, too: memory that nothing is written to takes none, and the first step moves no rows.
-            self._rows = min(max(rows, 2 * (self._rows or rows), LEAST_ROWS), max(rows, self._limit))
+            self._rows = roomy(rows, self._limit)
             for slot in self.slots:
                 if slot.grows:
                     self._grow(slot, past)

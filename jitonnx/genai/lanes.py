@@ -12,7 +12,7 @@ from jitonnx import errors
 from jitonnx.api.options import RunOptions
 from jitonnx.api.values import OrtValue
 from jitonnx.errors import InvalidArgument
-from jitonnx.genai.caches import LEAST_ROWS, Slot
+from jitonnx.genai.caches import LEAST_ROWS, Slot, roomy
 from jitonnx.genai.decoder import Bound, Decoder, misfit
 
 _MOST_BOUND = 8
@@ -140,8 +140,7 @@ class Lanes:
         """Have memory for so many tokens in each lane."""
         if rows <= self._rows:
             return
-        # Padding may reach beyond what a sequence may have.
-        rows = max(rows, min(2 * self._rows, self._limit))
+        rows = roomy(rows, self._limit)  # padding may reach beyond what a sequence may have
         self._bound.clear()
         for slot in self.decoder.slots:
             if slot.grows:
