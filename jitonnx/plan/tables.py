@@ -10,11 +10,9 @@ import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-
 from jitonnx.errors import InvalidArgument
 from jitonnx.ir.computation.drawing import Distribution, seeded
-from jitonnx.ir.computation.resampling import axis_table
+from jitonnx.ir.computation.resampling import axis_table, clamped
 from jitonnx.ir.dtypes import DType
 from jitonnx.kernels.parts.packing import aligned
 from jitonnx.kernels.resize.spec import Table, pack_table, pack_windows
@@ -57,7 +55,7 @@ class ResamplingTable:
         scale = self._scale(length, outputs, pairs)
         if self._is_regular(scale):
             begun = _beginning(self, scale, taps, 1 << max(outputs - 1, 0).bit_length())
-            return Table(np.minimum(begun.positions[:outputs], length - 1), begun.weights[:outputs])
+            return Table(*clamped(begun.positions[:outputs], begun.weights[:outputs], length))
         return self._made(length, outputs, scale, taps)
 
     def _is_regular(self, scale: float) -> bool:

@@ -93,7 +93,44 @@ def axis_table(  # noqa: PLR0913  (the attributes of Resize, by name)
         weights = np.where((positions >= 0) & (positions < length), weights, 0)
         total = weights.sum(axis=1, keepdims=True)
         weights = weights / np.where(total == 0, 1, total)
-    return AxisTable(np.clip(positions, 0, length - 1), weights, outside)
+    if antialias:
+        weights = _gathered_at_ends(positions, weights, length)
+    if antialias or (scale == 1 and np.array_equal(x, np.arange(output))):  # an axis that stays is not resampled
+        positions, weights = _without_zeros(positions, weights)
+    return AxisTable(*clamped(positions, weights, length), outside)
+
+
+def clamped(positions: np.ndarray, weights: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
+    """Positions [output, taps] within an axis of `length` elements, and their weights: where both of two taps are one
+    element each has half of it, as in onnxruntime. Weights 1 and 0 would make NaN of infinity."""
+    indices = np.clip(positions, 0, length - 1)
+    if weights.shape[1] == 2:
+        weights = np.where(indices[:, :1] == indices[:, 1:], weights.dtype.type(0.5), weights)
+    return indices, weights
+
+
+def _gathered_at_ends(positions: np.ndarray, weights: np.ndarray, length: int) -> np.ndarray:
+    """Weights [output, taps] where what lies outside the axis is added to its end: of weights of both signs infinity
+    would make NaN."""
+    result = weights.copy()
+    for outside, end in ((positions < 0, 0), (positions >= length, length - 1)):
+        at_end = positions == end
+        moved = outside & at_end.any(axis=1, keepdims=True)
+        result += at_end * (weights * moved).sum(axis=1, keepdims=True)
+        result[moved] = 0
+    return result
+
+
+_NEXT_TO_NOTHING = float(np.finfo(np.float32).tiny)
+"""A weight that changes no sum, but leaves infinity what it is."""
+
+
+def _without_zeros(positions: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Taps of which those that weigh nothing lie where the heaviest of their output does: an element that an output is
+    not made of does not count, were it infinite."""
+    heaviest = np.take_along_axis(positions, weights.argmax(axis=1)[:, None], axis=1)
+    nothing = weights == 0
+    return np.where(nothing, heaviest, positions), np.where(nothing, _NEXT_TO_NOTHING, weights)
 
 
 def antialias_taps(mode: str, length: DimLike, output: DimLike) -> DimLike:

@@ -168,8 +168,6 @@ def _plane_windows(planner: Planner, group: Group, computation: c.Resize, source
     target = planner.destination(group.output)
     if computation.antialias or computation.roi is not None:
         return None
-    if computation.mode == "cubic" and set(_resampled_axes(computation, source.shape)) != {2, 3}:
-        return None  # taps of weight 0, for an axis that stays, would make NaN of infinity
     if source.dtype is not DType.FLOAT or target is None or not in_planes(target):
         return None
     grows = product(target.shape[2:]) - tuning.GROWTH_FOR_PLANES * product(source.shape[2:])

@@ -178,3 +178,73 @@ def test_antialiased_bytes_are_rounded_behind_each_axis(sizes: list[int], mode: 
         off = np.abs(result.astype(int) - expected)
         assert off.max() <= 1
         assert off.mean() < 0.1
+
+
+NAN = 3
+
+
+def patterns(x: np.ndarray) -> np.ndarray:
+    """0 where finite, 1 and 2 at infinities, NAN there."""
+    return np.select([np.isnan(x), np.isposinf(x), np.isneginf(x)], [NAN, 1, 2], 0)
+
+
+@pytest.mark.parametrize("channels", [1, 9])
+@pytest.mark.parametrize("dims", ["fixed", "open"])
+@pytest.mark.parametrize(
+    ("attributes", "extents", "outputs"),
+    [
+        # Both taps of an output are one element: at clamped edges, and all along an axis of one.
+        ({"mode": "linear"}, (1, 5), (1, 9)),
+        ({"mode": "linear"}, (5, 1), (9, 1)),
+        ({"mode": "linear"}, (1, 5), (3, 4)),
+        ({"mode": "linear", "coordinate_transformation_mode": "asymmetric"}, (1, 1), (1, 6)),
+        ({"mode": "linear", "coordinate_transformation_mode": "asymmetric"}, (5, 1), (10, 6)),
+        # Elements that an output is not made of do not count, be it along the axis or along one that stays.
+        ({"mode": "linear", "antialias": 1}, (3, 6), (3, 3)),
+        ({"mode": "linear", "antialias": 1}, (7, 5), (3, 9)),
+        ({"mode": "cubic", "antialias": 1}, (1, 5), (1, 9)),
+        ({"mode": "cubic", "antialias": 1}, (6, 3), (3, 3)),
+    ],
+    ids=str,
+)
+def test_infinity_becomes_nan_only_where_it_does_in_onnxruntime(
+    attributes: dict[str, Any], extents: tuple[int, int], outputs: tuple[int, int], dims: str, channels: int
+) -> None:
+    shape = [1, channels, *extents]
+    graph = helper.make_graph(
+        [helper.make_node("Resize", ["x", "", "", "sizes"], ["y"], **attributes)],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", "c", "h", "w"] if dims == "open" else shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [helper.make_tensor("sizes", TensorProto.INT64, [4], [1, channels, *outputs])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9).SerializeToString()
+    theirs = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    ours = InferenceSession(model)
+    for place in np.ndindex(extents):
+        x = np.zeros(shape, np.float32)
+        x[(0, -1, *place)] = np.inf
+        expected = patterns(theirs.run(None, {"x": x})[0])
+        evaluated = Resize(**attributes).evaluate(x, None, None, np.int64([1, channels, *outputs]))
+        for y in (ours.run(None, {"x": x})[0], evaluated):
+            np.testing.assert_array_equal(np.where(expected == NAN, NAN, patterns(y)), expected)
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+@pytest.mark.parametrize("shape", [[1, 3, 4, 6], ["n", "c", "h", "w"]])
+def test_infinity_does_not_leave_its_place_on_axes_that_stay(shape: list[Any], mode: str) -> None:
+    """onnxruntime multiplies its neighbours by 0 there."""
+    graph = helper.make_graph(
+        [helper.make_node("Resize", ["x", "", "", "sizes"], ["y"], mode=mode)],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [helper.make_tensor("sizes", TensorProto.INT64, [4], [1, 3, 4, 12])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9).SerializeToString()
+    x = np.zeros((1, 3, 4, 6), np.float32)
+    x[0, 1, 2, 3] = np.inf
+    y = InferenceSession(model).run(None, {"x": x})[0]
+    assert not np.isfinite(y[0, 1, 2]).all()
+    y[0, 1, 2] = 0
+    assert (y == 0).all()
