@@ -78,18 +78,20 @@ def prepared(
     """
     if isinstance(model, InferenceSession):
         raise InvalidArgument("a session cannot be sent to workers: give the model's path or its bytes")
-    content: bytes | str = model if isinstance(model, bytes) else os.path.abspath(os.fspath(model))
-    if isinstance(content, str) and not _has_other_files(content):
-        content = Path(content).read_bytes()
+    path = None if isinstance(model, bytes) else os.path.abspath(os.fspath(model))
+    read = model if isinstance(model, bytes) else Path(model).read_bytes()
     kept = kept_names(keep_columns)
     told = columns, outputs, batch_rows, on_error, kept
-    digest = hashlib.sha256(repr(told).encode() + (content if isinstance(content, bytes) else content.encode()))
-    opened = (worker.prediction for (known, _), worker in list(_workers.items()) if known == digest.hexdigest())
-    if isinstance(content, bytes) and (found := next(opened, None)) is not None:  # the same pipeline once more
+    digest = hashlib.sha256(repr(told).encode() + read).hexdigest()
+    opened = (worker.prediction for (known, _), worker in list(_workers.items()) if known == digest)
+    if (found := next(opened, None)) is not None:  # the same pipeline once more
         return found
+    content: bytes | str = read
+    if path is not None and _has_other_files(path):
+        content, digest = path, hashlib.sha256(repr(told).encode() + path.encode()).hexdigest()
     session = InferenceSession(content, one_thread())
     open_settings(session, outputs, batch_rows, None, on_error, kept)
-    return Prediction(content, _compiled(session, batch_rows), *told, digest.hexdigest())
+    return Prediction(content, _compiled(session, batch_rows), *told, digest)
 
 
 def _has_other_files(path: str) -> bool:
