@@ -455,12 +455,13 @@ def _from_terms(terms: Mapping[Monomial, int]) -> DimLike:
                     rest = _from_terms({**terms, monomial: 0})
                     return rest + _from_terms({others: coefficient}) * (_operands(half)[0] - _of_atom(half))
     left.sort(key=_descending)
-    _check_size(len(left), *left[0])
+    for monomial, coefficient in left:
+        _check_size(len(left), monomial, coefficient)
     return Dim(tuple(left))
 
 
 def _check_size(terms: int, monomial: Monomial, coefficient: int) -> None:
-    """UnwieldyError for an expression of so many terms, the largest of them given, that is too large."""
+    """UnwieldyError for an expression of so many terms, one of them given, that is too large."""
     if len(monomial) > _MOST_FACTORS or terms > MOST_TERMS:
         raise UnwieldyError(
             f"a size is an expression of {terms} terms, of up to {len(monomial)} factors; "

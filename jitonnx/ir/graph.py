@@ -43,6 +43,9 @@ from jitonnx.support.records import NamedTuple
 CONTENTS_LIMIT = 1024
 """Largest number of elements of a tensor whose symbolic contents are followed: shapes and index vectors, not data."""
 
+_MOST_ADDED = 1 << 62
+"""The largest number in a sum with sizes that is followed: sizes have far less than is left to 64 bits."""
+
 
 MEASURED_LIMIT = 16
 """Largest number of elements of a tensor whose elements become dimension variables."""
@@ -674,7 +677,9 @@ def _settled_contents(node: Node, types: Sequence[Type], context: InferenceConte
     arrays = [None if value is None or value.contents is None else _as_object(value.contents) for value in node.inputs]
     try:
         results = as_tuple(node.operator.evaluate_sizes(context, *arrays))
-        made = [_as_numbers(np.asarray(one, object), type) for one, type in zip(results, types, strict=False)]
+        made = [
+            _as_numbers(_as_sizes(np.asarray(one, object)), type) for one, type in zip(results, types, strict=False)
+        ]
     except (DataDependentError, UnwieldyError, ArithmeticError):
         # Expressions that stay undecided, as in a comparison, or that grow beyond use, and divisions by 0.
         return nothing
@@ -695,6 +700,14 @@ def _folded(node: Node, types: Sequence[Type]) -> tuple[np.ndarray | None, ...]:
     except (ValueError, TypeError, IndexError, ArithmeticError) as error:
         raise InferenceError(str(error)) from error
     return tuple(np.asarray(result) for result in results)
+
+
+def _as_sizes(contents: np.ndarray) -> np.ndarray:
+    """The contents; UnwieldyError for sums that are no sizes, but numbers that wrap round."""
+    added = [one.terms[-1] for one in contents.flat if isinstance(one, Dim)]
+    if any(abs(number) > _MOST_ADDED for monomial, number in added if not monomial):
+        raise UnwieldyError("a number so large is added to a size that the sum may wrap round")
+    return contents
 
 
 def _as_numbers(contents: np.ndarray, type: Type) -> np.ndarray:

@@ -229,6 +229,14 @@ def test_what_is_made_of_sizes_and_is_none(factor: int) -> None:
     check(source, [{"x": ramp(2, n)} for n in (32, 1, 0)])
 
 
+@pytest.mark.parametrize("added", [-9118561487834887916, LARGEST, SMALLEST, SMALLEST + 1])
+@pytest.mark.parametrize("nodes", ["t = Add(s, added) u = Neg(t) y = Mul(s, u)", "t = Sub(added, s) y = Sub(t, s)"])
+def test_sums_of_sizes_that_are_none(nodes: str, added: int) -> None:
+    """Sums of sizes and large numbers wrap round, too."""
+    source = parsed(f"(float[2,n] x) => (int64[2] y) {{ s = Shape(x) {nodes} }}", added=added)
+    check(source, [{"x": ramp(2, n)} for n in (4, 1, 0, 9)])
+
+
 @pytest.mark.parametrize(
     "nodes",
     [
