@@ -77,12 +77,11 @@ def getter(name: str, owner: type, result: Any, get: Callable[..., Any], *kinds:
     """
 
     def tell(pointer: int, *arguments: Any) -> None:
-        given = arguments[: len(kinds)]
-        value, places = get(find(pointer, owner), *given), arguments[len(kinds) :]
+        value, places = get(find(pointer, owner), *arguments[: len(kinds)]), arguments[len(kinds) :]
         if result is TEXT:
             write_text(value, *places)
         else:
-            store(*places, result, value)
+            store(places[0], result, value)
 
     function(name, POINTER, *kinds, *[POINTER] * (2 if result is TEXT else 1))(tell)
 

@@ -135,6 +135,12 @@ class MemoryInfo:
     memory: int = 0
 
 
+CPU = new(MemoryInfo())
+"""The pointer of the memory that all tensors lie in."""
+_CPU_NAME = ctypes.create_string_buffer(b"Cpu")
+_NO_TEXT = ctypes.create_string_buffer(b"")
+
+
 def empty(dtype: DType | None, shape: Sequence[int]) -> np.ndarray:
     """A new array; strings are empty. Refused for sizes below 0, and for no element type."""
     if dtype is None or min(shape, default=0) < 0:
@@ -405,10 +411,6 @@ def _allocator_memory(allocator: int) -> int:
     return CPU
 
 
-CPU = new(MemoryInfo())
-"""The pointer of the memory that all tensors lie in."""
-_CPU_NAME = ctypes.create_string_buffer(b"Cpu")
-_NO_TEXT = ctypes.create_string_buffer(b"")
 _allocating = ctypes.CFUNCTYPE(POINTER, POINTER, SIZE)(_allocate)
 _allocator_functions = (
     _allocating,
