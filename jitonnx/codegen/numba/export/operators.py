@@ -16,7 +16,10 @@ import numpy as np
 
 from jitonnx.ir.computation.resampling import axis_table, resample
 from jitonnx.ir.computation.sampling import sample
+from jitonnx.ops.onnx.convolution import convolve, convolve_transposed
+from jitonnx.ops.onnx.pooling import average_pool, lp_pool, max_pool  # noqa: F401  (exported models call them)
 from jitonnx.ops.onnx.recurrent import ACTIVATIONS
+from jitonnx.ops.windows import Windows, fold  # noqa: F401
 
 # ---------------------------------------------------------------- inputs, outputs, weights
 
@@ -397,237 +400,30 @@ def linear_attention(
 # ---------------------------------------------------------------- windows
 
 
-def padded(
-    x: np.ndarray,
-    kernel: Sequence[int],
-    strides: Sequence[int],
-    dilations: Sequence[int],
-    before: Sequence[int],
-    output: Sequence[int],
-    value: Any,
+def _plus_bias(y: np.ndarray, bias: np.ndarray | None) -> np.ndarray:
+    return y if bias is None else y + bias.reshape(-1, *(1,) * (y.ndim - 2))
+
+
+def convolution(
+    x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None, *, windows: Windows, group: int
 ) -> np.ndarray:
-    """An image with as much of `value` around it as windows reach."""
-    widths = [(0, 0), (0, 0)]
-    for size, taps, stride, dilation, low, out in zip(
-        x.shape[2:], kernel, strides, dilations, before, output, strict=True
-    ):
-        reach = (out - 1) * stride + (taps - 1) * dilation + 1
-        widths.append((low, max(reach - low - size, 0)))
-    return np.pad(x, widths, constant_values=value) if any(map(any, widths)) else x
+    """The convolution of x with w [M, C / group, kernel...]."""
+    return _plus_bias(convolve(x, w, windows, group), bias)
 
 
-def at_tap(
-    x: np.ndarray, tap: Sequence[int], strides: Sequence[int], dilations: Sequence[int], output: Sequence[int]
-) -> np.ndarray:
-    """What position `tap` of every window lies on in a padded image, [N, C, output...]."""
-    places = (
-        slice(position * dilation, position * dilation + (out - 1) * stride + 1 if out else 0, stride)
-        for position, stride, dilation, out in zip(tap, strides, dilations, output, strict=True)
-    )
-    return x[(slice(None), slice(None), *places)]
-
-
-def _output(
-    size: Sequence[int],
-    kernel: Sequence[int],
-    strides: Sequence[int],
-    dilations: Sequence[int],
-    before: Sequence[int],
-    after: Sequence[int],
-) -> tuple[int, ...]:
-    """How many windows there are along each axis."""
-    return tuple(
-        (n + low + high - (taps - 1) * dilation - 1) // stride + 1
-        for n, taps, stride, dilation, low, high in zip(size, kernel, strides, dilations, before, after, strict=True)
-    )
-
-
-def convolution(  # noqa: PLR0913  (an operator's inputs, and its attributes by name)
-    x: np.ndarray,
-    w: np.ndarray,
-    bias: np.ndarray | None = None,
-    *,
-    strides: tuple[int, ...],
-    dilations: tuple[int, ...],
-    pads_before: tuple[int, ...],
-    pads_after: tuple[int, ...],
-    group: int,
-) -> np.ndarray:
-    """The convolution of x with w [M, C / group, kernel...]: for each image a product of w with its windows."""
-    kernel, images, outputs = w.shape[2:], x.shape[0], w.shape[0]
-    output = _output(x.shape[2:], kernel, strides, dilations, pads_before, pads_after)
-    x = padded(x, kernel, strides, dilations, pads_before, output, 0)
-    own, pixels = w.shape[1], math.prod(output)
-    weights = w.reshape(group, outputs // group, own * math.prod(kernel))
-    y = np.empty((images, group, outputs // group, pixels), x.dtype)
-    for image in range(images):
-        taps = [at_tap(x[image : image + 1], tap, strides, dilations, output) for tap in np.ndindex(*kernel)]
-        if len(taps) == 1:
-            columns = taps[0].reshape(group, own, pixels)
-        else:  # by group, channel, tap, pixel
-            rows = np.stack([tap.reshape(group * own, pixels) for tap in taps], axis=1)
-            columns = rows.reshape(group, own * len(taps), pixels)
-        np.matmul(weights, columns, out=y[image])
-    y = y.reshape(images, outputs, *output)
-    return y if bias is None else y + bias.reshape(-1, *(1,) * len(output))
-
-
-def integer_convolution(  # noqa: PLR0913  (an operator's inputs, and its attributes by name)
-    x: np.ndarray,
-    w: np.ndarray,
-    zero: np.ndarray | None = None,
-    *,
-    strides: tuple[int, ...],
-    dilations: tuple[int, ...],
-    pads_before: tuple[int, ...],
-    pads_after: tuple[int, ...],
-    depthwise: bool,
+def integer_convolution(
+    x: np.ndarray, w: np.ndarray, zero: np.ndarray | None = None, *, windows: Windows, depthwise: bool
 ) -> np.ndarray:
     """The convolution of bytes less a zero point, in int32; float64 holds all sums."""
     wide = x.astype(np.float64) - (0 if zero is None else zero.astype(np.float64))
-    group = x.shape[1] if depthwise else 1
-    y = convolution(
-        wide,
-        w.astype(np.float64),
-        strides=strides,
-        dilations=dilations,
-        pads_before=pads_before,
-        pads_after=pads_after,
-        group=group,
-    )
-    return y.astype(np.int32)
+    return convolve(wide, w.astype(np.float64), windows, x.shape[1] if depthwise else 1).astype(np.int32)
 
 
-def transposed_convolution(  # noqa: PLR0913  (an operator's inputs, and its attributes by name)
-    x: np.ndarray,
-    w: np.ndarray,
-    bias: np.ndarray | None = None,
-    *,
-    strides: tuple[int, ...],
-    dilations: tuple[int, ...],
-    pads_before: tuple[int, ...],
-    output: tuple[int, ...],
-    group: int,
+def transposed_convolution(
+    x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None, *, windows: Windows, group: int
 ) -> np.ndarray:
     """Each element of x spreads w [C, M / group, kernel...]; what overlaps is added."""
-    kernel, size, channels = w.shape[2:], x.shape[2:], w.shape[1] * group
-    own = w.shape[0] // group
-    weights = w.reshape(group, own, math.prod(w.shape[1:])).swapaxes(1, 2)
-    spread = np.matmul(weights, x.reshape(x.shape[0], group, own, math.prod(size)))
-    spread = spread.reshape(x.shape[0], channels, *kernel, *size)
-    y = fold(
-        spread, kernel=kernel, blocks=size, strides=strides, dilations=dilations, before=pads_before, output=output
-    )
-    return y if bias is None else y + bias.reshape(-1, *(1,) * len(output))
-
-
-def fold(
-    x: np.ndarray,
-    *,
-    kernel: tuple[int, ...],
-    blocks: tuple[int, ...],
-    strides: tuple[int, ...],
-    dilations: tuple[int, ...],
-    before: tuple[int, ...],
-    output: tuple[int, ...],
-) -> np.ndarray:
-    """x [N, C, kernel..., blocks...] with each tap of each block added in its place, to [N, C, output...]."""
-    x = x.reshape(*x.shape[:2], *kernel, *blocks)
-    reach = [
-        max((count - 1) * stride + (taps - 1) * dilation + 1, low + out)
-        for count, stride, taps, dilation, low, out in zip(
-            blocks, strides, kernel, dilations, before, output, strict=True
-        )
-    ]
-    canvas = np.zeros((*x.shape[:2], *reach), x.dtype)
-    for tap in np.ndindex(*kernel):
-        place = at_tap(canvas, tap, strides, dilations, blocks)
-        place += x[(slice(None), slice(None), *tap)]
-    kept = (slice(low, low + out) for low, out in zip(before, output, strict=True))
-    return canvas[(slice(None), slice(None), *kept)]
-
-
-def max_pool(
-    x: np.ndarray,
-    *,
-    kernel: tuple[int, ...],
-    strides: tuple[int, ...],
-    dilations: tuple[int, ...],
-    pads_before: tuple[int, ...],
-    output: tuple[int, ...],
-    storage_order: int,
-) -> tuple[np.ndarray, np.ndarray]:
-    """The largest element of each window, and its index in x, flattened. NaN is the largest if it is the first."""
-    lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
-    spatial = x.shape[2:]
-    places = np.arange(math.prod(spatial)).reshape((1, 1, *spatial), order="F" if storage_order else "C")
-    windows = (kernel, strides, dilations, pads_before, output)
-    around, numbers = padded(x, *windows, lowest), padded(places, *windows, -1)
-    best = np.full((*x.shape[:2], *output), lowest, x.dtype)
-    index = np.full(best.shape, -1, np.int64)
-    for tap in np.ndindex(*kernel):
-        value, number = (at_tap(image, tap, strides, dilations, output) for image in (around, numbers))
-        better = (value > best) | ((index < 0) & (number >= 0))
-        best, index = np.where(better, value, best), np.where(better, number, index)
-    planes = np.arange(x.shape[0] * x.shape[1]).reshape(*x.shape[:2], *(1,) * len(spatial))
-    return best, index + planes * places.size
-
-
-def sum_pool(
-    x: np.ndarray,
-    *,
-    kernel: tuple[int, ...],
-    strides: tuple[int, ...],
-    dilations: tuple[int, ...],
-    pads_before: tuple[int, ...],
-    output: tuple[int, ...],
-) -> np.ndarray:
-    """The sum of each window."""
-    x = padded(x, kernel, strides, dilations, pads_before, output, 0)
-    total = np.zeros((*x.shape[:2], *output), x.dtype)
-    for tap in np.ndindex(*kernel):
-        total += at_tap(x, tap, strides, dilations, output)
-    return total
-
-
-def average_pool(  # noqa: PLR0913  (an operator's inputs, and its attributes by name)
-    x: np.ndarray,
-    *,
-    kernel: tuple[int, ...],
-    strides: tuple[int, ...],
-    dilations: tuple[int, ...],
-    pads_before: tuple[int, ...],
-    pads_after: tuple[int, ...],
-    output: tuple[int, ...],
-    count_include_pad: bool,
-) -> np.ndarray:
-    """The mean of each window, over the elements of x, or of the padded x."""
-    total = sum_pool(x, kernel=kernel, strides=strides, dilations=dilations, pads_before=pads_before, output=output)
-    for axis, size in enumerate(x.shape[2:]):
-        low, high = (-pads_before[axis], size + pads_after[axis]) if count_include_pad else (0, size)
-        first = np.arange(output[axis]) * strides[axis] - pads_before[axis]
-        positions = first[:, None] + np.arange(kernel[axis]) * dilations[axis]
-        count = ((positions >= low) & (positions < high)).sum(axis=1).astype(x.dtype)
-        total = total / count.reshape(-1, *(1,) * (x.ndim - 3 - axis))
-    return total
-
-
-def lp_pool(
-    x: np.ndarray,
-    *,
-    kernel: tuple[int, ...],
-    strides: tuple[int, ...],
-    dilations: tuple[int, ...],
-    pads_before: tuple[int, ...],
-    output: tuple[int, ...],
-    p: int,
-) -> np.ndarray:
-    """The p-norm of each window."""
-    powers = np.abs(x) ** x.dtype.type(p)
-    total = sum_pool(
-        powers, kernel=kernel, strides=strides, dilations=dilations, pads_before=pads_before, output=output
-    )
-    return total ** x.dtype.type(1 / p)
+    return _plus_bias(convolve_transposed(x, w, windows, group), bias)
 
 
 def resize(  # noqa: PLR0913  (an operator's inputs, and its attributes by name)
