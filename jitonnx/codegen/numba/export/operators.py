@@ -18,7 +18,7 @@ from jitonnx.ir.computation.resampling import axis_table, resample
 from jitonnx.ir.computation.sampling import sample
 from jitonnx.ops.onnx.convolution import convolve, convolve_transposed
 from jitonnx.ops.onnx.pooling import average_pool, lp_pool, max_pool  # noqa: F401  (exported models call them)
-from jitonnx.ops.onnx.recurrent import ACTIVATIONS
+from jitonnx.ops.onnx.recurrent import recurrent  # noqa: F401
 from jitonnx.ops.windows import Windows, fold  # noqa: F401
 
 # ---------------------------------------------------------------- inputs, outputs, weights
@@ -481,77 +481,3 @@ def grid_sample(
     """x [N, C, spatial...] at places [N, axes, P], times factors [N, P]: [N, C, P]."""
     y = sample(x, coordinates, mode, outside, aligned=aligned)
     return y if factors is None else y * factors[:, None]
-
-
-# ---------------------------------------------------------------- recurrent layers
-
-
-def recurrent(  # noqa: PLR0913  (an operator's inputs, and its attributes by name)
-    x: np.ndarray,
-    w: np.ndarray | None,
-    r: np.ndarray,
-    b: np.ndarray | None = None,
-    lengths: np.ndarray | None = None,
-    initial_h: np.ndarray | None = None,
-    initial_c: np.ndarray | None = None,
-    p: np.ndarray | None = None,
-    *,
-    kind: str,
-    direction: str,
-    hidden: int,
-    activations: tuple[tuple[str, float, float], ...],
-    clip: float,
-    input_forget: bool,
-    linear_before_reset: bool,
-) -> tuple[np.ndarray, ...]:
-    """LSTM, GRU or RNN over x [T, B, I]: y [T, directions, B, H], the last h and, of LSTM, the last cell.
-
-    w None: x has been multiplied with it already.
-    """
-    steps, batch, directions = x.shape[0], x.shape[1], r.shape[0]
-    bound, per = clip or math.inf, len(activations) // directions
-
-    def activated(place: int, value: np.ndarray) -> np.ndarray:
-        name, alpha, beta = activations[place]
-        if place % per != 2:  # the third is LSTM's, for the cell on its way into h
-            value = np.clip(value, -bound, bound)
-        return ACTIVATIONS[name].function(value, alpha, beta)
-
-    lengths = np.full(batch, steps) if lengths is None else lengths
-    y = np.zeros((steps, directions, batch, hidden), x.dtype)
-    last_h, last_cell = np.zeros((2, directions, batch, hidden), x.dtype)
-    for d in range(directions):
-        inputs = np.split(x, directions, axis=2)[d] if w is None else np.matmul(x, w[d].T)
-        bias = np.zeros(2 * r.shape[1], x.dtype) if b is None else b[d]
-        bias_w, bias_r = np.split(bias, 2)
-        p_i, p_o, p_f = np.split(np.zeros(3 * hidden, x.dtype) if p is None else p[d], 3)
-        h = np.zeros((batch, hidden), x.dtype) if initial_h is None else initial_h[d]
-        cell = np.zeros((batch, hidden), x.dtype) if initial_c is None else initial_c[d]
-        for t in range(steps):
-            live = (t < lengths)[:, None]
-            # Backwards each sequence begins at its own end.
-            at = np.where(live[:, 0], lengths - 1 - t, t) if direction == "reverse" or d == 1 else np.full(batch, t)
-            given = inputs[at, np.arange(batch)]
-            if kind == "LSTM":
-                i, o, f, c = np.split(given + np.matmul(h, r[d].T) + (bias_w + bias_r), 4, axis=1)
-                i = activated(d * per, i + p_i * cell)
-                f = 1 - i if input_forget else activated(d * per, f + p_f * cell)
-                new_cell = f * cell + i * activated(d * per + 1, c)
-                new_h = activated(d * per, o + p_o * new_cell) * activated(d * per + 2, new_cell)
-            elif kind == "GRU":
-                r_zr, r_h = r[d][: 2 * hidden], r[d][2 * hidden :]
-                both = given[:, : 2 * hidden] + np.matmul(h, r_zr.T) + (bias_w + bias_r)[: 2 * hidden]
-                z, reset = np.split(activated(d * per, both), 2, axis=1)
-                candidate = given[:, 2 * hidden :] + bias_w[2 * hidden :]
-                if linear_before_reset:
-                    candidate = candidate + reset * (np.matmul(h, r_h.T) + bias_r[2 * hidden :])
-                else:
-                    candidate = candidate + np.matmul(reset * h, r_h.T) + bias_r[2 * hidden :]
-                new_h = new_cell = (1 - z) * activated(d * per + 1, candidate) + z * h
-            else:
-                new_h = new_cell = activated(d * per, given + np.matmul(h, r[d].T) + (bias_w + bias_r))
-            h, cell = np.where(live, new_h, h), np.where(live, new_cell, cell)
-            y[at, d, np.arange(batch)] = np.where(live, new_h, 0)
-        ran = (lengths > 0)[:, None]
-        last_h[d], last_cell[d] = np.where(ran, h, 0), np.where(ran, cell, 0)
-    return y, last_h, last_cell
