@@ -287,8 +287,11 @@ def fold(x: np.ndarray, windows: Windows, blocks: Sequence[int]) -> np.ndarray:
         )
     ]
     nothing: Any = "" if x.dtype == object else 0  # strings are added by joining them
-    canvas, whole = np.full((*x.shape[:2], *reach), nothing, x.dtype), (slice(None), slice(None))
+    canvas = np.full((*x.shape[:2], *reach), nothing, x.dtype)
     for tap in windows.taps():
-        canvas[(*whole, *tap_slices(windows._replace(output=tuple(blocks)), tap))] += x[(*whole, *tap)]
-    kept = (slice(before, before + out) for before, out in zip(windows.before, windows.output, strict=True))
-    return canvas[(*whole, *kept)]
+        place: tuple[Any, ...] = (..., *tap_slices(windows._replace(output=tuple(blocks)), tap))
+        part: tuple[Any, ...] = (slice(None), slice(None), *tap)
+        canvas[place] += x[part]
+    cuts = (slice(before, before + out) for before, out in zip(windows.before, windows.output, strict=True))
+    kept: tuple[Any, ...] = (..., *cuts)
+    return canvas[kept]

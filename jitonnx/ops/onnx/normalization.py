@@ -373,6 +373,16 @@ class LpNormalization(Operator):
         return to.map(e.where(e.equal(size, 0), 0.0, element / size), x, norm)
 
 
+def local_response_normalize(x: np.ndarray, *, size: int, alpha: float, beta: float, bias: float) -> np.ndarray:
+    """Each element divided by what the squares in `size` neighbouring channels come to."""
+    before, channels = (size - 1) // 2, x.shape[1]
+    squares = np.zeros((x.shape[0], channels + size - 1, *x.shape[2:]), x.dtype)
+    squares[:, before : before + channels] = x * x
+    total = sum(squares[:, shift : shift + channels] for shift in range(size))
+    kind = x.dtype.type
+    return x / (kind(bias) + kind(alpha / size) * total) ** kind(beta)
+
+
 class LRN(Operator):
     """X [N, C, spatial...] / (bias + alpha / size * sum of squares over `size` neighbouring channels) ** beta."""
 
@@ -389,13 +399,8 @@ class LRN(Operator):
         return x.type
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
-        wide = widen(x)
-        before, channels = (self.size - 1) // 2, x.shape[1]
-        squares = np.zeros((x.shape[0], channels + self.size - 1, *x.shape[2:]), wide.dtype)
-        squares[:, before : before + channels] = wide * wide
-        total = sum(squares[:, shift : shift + channels] for shift in range(self.size))
-        alpha, beta, bias = (wide.dtype.type(value) for value in (self.alpha, self.beta, self.bias))
-        return (wide / (bias + alpha / self.size * total) ** beta).astype(x.dtype, copy=False)
+        y = local_response_normalize(widen(x), size=self.size, alpha=self.alpha, beta=self.beta, bias=self.bias)
+        return y.astype(x.dtype, copy=False)
 
     @lower_halves
     def lower(self, to: Lowering, x: Value) -> Value:

@@ -176,7 +176,8 @@ def recurrent(  # noqa: PLR0913  (an operator's inputs, and its attributes by na
     ran = []
     for i in range(directions):
         own = gates[i * per : (i + 1) * per]
-        of = _Direction(r[i], *np.split(b[i], 2), p[i], own, input_forget, linear_before_reset)
+        bias_w, bias_r = np.split(b[i], 2)
+        of = _Direction(r[i], bias_w, bias_r, p[i], own, input_forget, linear_before_reset)
         backwards = direction == "reverse" or i == 1
         ran.append(_over_steps(_STEPS[kind], of, products[i], lengths, (h[i], cell[i]), backwards=backwards))
     return tuple(np.stack(parts, axis) for parts, axis in zip(zip(*ran, strict=True), (1, 0, 0), strict=True))

@@ -255,6 +255,15 @@ class ReduceSumSquare(_Reduce):
         return np.square(x).sum(axis=axes, keepdims=keepdims, dtype=x.dtype)
 
 
+def arg_reduce(x: np.ndarray, *, kind: str, axis: int, keepdims: bool, last: bool) -> np.ndarray:
+    """The index of the largest or smallest element along an axis: the first of equal ones, or the last."""
+    find = np.argmax if kind == "max" else np.argmin
+    if not last:
+        return np.asarray(find(x, axis=axis, keepdims=keepdims), np.int64)
+    found = find(np.flip(x, axis), axis=axis, keepdims=keepdims)
+    return np.asarray(x.shape[axis] - 1 - found, np.int64)
+
+
 class _ArgReduce(Operator):
     """The position of an extremum along `axis`; of equal ones the first, or with select_last_index the last."""
 
@@ -272,12 +281,8 @@ class _ArgReduce(Operator):
         return TensorType(DType.INT64, (*data.shape[:axis], *kept, *data.shape[axis + 1 :]))
 
     def evaluate(self, data: np.ndarray) -> np.ndarray:
-        axis = normalize_axis(self.axis, data.ndim)
-        find = np.argmax if self.kind == "max" else np.argmin
-        if not self.select_last_index:
-            return np.asarray(find(data, axis=axis, keepdims=bool(self.keepdims)), np.int64)
-        found = find(np.flip(data, axis), axis=axis, keepdims=bool(self.keepdims))
-        return np.asarray(data.shape[axis] - 1 - found, np.int64)
+        axis, keepdims = normalize_axis(self.axis, data.ndim), bool(self.keepdims)
+        return arg_reduce(data, kind=self.kind, axis=axis, keepdims=keepdims, last=bool(self.select_last_index))
 
     @lower_halves
     def lower(self, to: Lowering, data: Value) -> Value:

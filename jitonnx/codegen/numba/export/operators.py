@@ -17,9 +17,23 @@ import numpy as np
 from jitonnx.ir.computation.resampling import axis_table, resample
 from jitonnx.ir.computation.sampling import sample
 from jitonnx.ops.onnx.convolution import convolve, convolve_transposed
-from jitonnx.ops.onnx.pooling import average_pool, lp_pool, max_pool  # noqa: F401  (exported models call them)
-from jitonnx.ops.onnx.recurrent import recurrent  # noqa: F401
-from jitonnx.ops.windows import Windows, fold  # noqa: F401
+from jitonnx.ops.onnx.cumulative import cumulate
+from jitonnx.ops.onnx.gather import gather_elements, gather_nd
+from jitonnx.ops.onnx.linear_attention import linear_attention
+from jitonnx.ops.onnx.normalization import local_response_normalize
+from jitonnx.ops.onnx.pooling import average_pool, lp_pool, max_pool
+from jitonnx.ops.onnx.recurrent import recurrent
+from jitonnx.ops.onnx.reduction import arg_reduce
+from jitonnx.ops.onnx.reverse_sequence import reverse_sequence
+from jitonnx.ops.onnx.selection import top_k
+from jitonnx.ops.onnx.softmax import softmax
+from jitonnx.ops.windows import Windows, fold
+
+EVALUATIONS = (
+    *(arg_reduce, average_pool, cumulate, fold, gather_elements, gather_nd, linear_attention, local_response_normalize),
+    *(lp_pool, max_pool, recurrent, reverse_sequence, softmax, top_k),
+)
+"""What evaluates operators, too."""
 
 # ---------------------------------------------------------------- inputs, outputs, weights
 
@@ -100,22 +114,6 @@ def pad(
     return y
 
 
-def gather_elements(data: np.ndarray, indices: np.ndarray, *, axis: int) -> np.ndarray:
-    """data with the coordinate on `axis` replaced by indices."""
-    places: list[Any] = list(np.indices(indices.shape, sparse=True))
-    places[axis] = indices
-    return data[tuple(places)]
-
-
-def gather_nd(data: np.ndarray, indices: np.ndarray, *, batch_dims: int) -> np.ndarray:
-    """Parts of data, addressed by the last axis of indices behind leading axes that both share."""
-    depth = indices.shape[-1]
-    rows = indices.reshape(*indices.shape[:batch_dims], math.prod(indices.shape[batch_dims:-1]), depth)
-    shared = np.indices(rows.shape[:-1], sparse=True)[:batch_dims]
-    found = data[(*shared, *np.moveaxis(rows, -1, 0))]
-    return found.reshape((*indices.shape[:-1], *data.shape[batch_dims + depth :]))
-
-
 def _write(data: np.ndarray, places: tuple[Any, ...], updates: np.ndarray, reduction: str) -> np.ndarray:
     y = data.copy()
     if reduction == "none":
@@ -138,15 +136,6 @@ def scatter_elements(
 def scatter_nd(data: np.ndarray, indices: np.ndarray, updates: np.ndarray, *, reduction: str) -> np.ndarray:
     """data with updates written, or combined, where the last axis of indices says."""
     return _write(data, tuple(np.moveaxis(indices, -1, 0)), updates, reduction)
-
-
-def reverse_sequence(data: np.ndarray, lengths: np.ndarray, *, batch_axis: int, time_axis: int) -> np.ndarray:
-    """data with the first lengths[i] elements along `time_axis` in reverse, for each i on `batch_axis`."""
-    y = data.copy()
-    source, target = (np.moveaxis(x, (batch_axis, time_axis), (0, 1)) for x in (data, y))
-    for i, length in enumerate(lengths.tolist()):
-        target[i, :length] = source[i, :length][::-1]
-    return y
 
 
 def cache_update(past: np.ndarray | None, new: np.ndarray, start: np.ndarray, *, rows: int) -> np.ndarray:
@@ -193,44 +182,6 @@ def reduce(x: np.ndarray, *, kind: str, axes: tuple[int, ...], keepdims: bool, w
     return total
 
 
-def arg_reduce(x: np.ndarray, *, kind: str, axis: int, keepdims: bool, last: bool) -> np.ndarray:
-    """The index of the largest or smallest element along an axis: the first of equal ones, or the last."""
-    find = np.argmax if kind == "max" else np.argmin
-    if not last:
-        return np.asarray(find(x, axis=axis, keepdims=keepdims), np.int64)
-    found = find(np.flip(x, axis), axis=axis, keepdims=keepdims)
-    return np.asarray(x.shape[axis] - 1 - found, np.int64)
-
-
-def cumulate(x: np.ndarray, *, kind: str, axis: int, exclusive: bool, reverse: bool) -> np.ndarray:
-    """Sums or products of all elements up to each one."""
-    x = np.flip(x, axis) if reverse else x
-    y = np.cumsum(x, axis, x.dtype) if kind == "sum" else np.cumprod(x, axis, x.dtype)
-    if exclusive:
-        moved = np.full_like(y, 0 if kind == "sum" else 1)
-        np.moveaxis(moved, axis, 0)[1:] = np.moveaxis(y, axis, 0)[:-1]
-        y = moved
-    return np.flip(y, axis) if reverse else y
-
-
-def top_k(x: np.ndarray, *, k: int, axis: int, largest: bool) -> tuple[np.ndarray, np.ndarray]:
-    """The k largest or smallest elements in order, of equal ones the first, and their indices."""
-    if largest:  # the last of equal ones in ascending order is the first in reverse
-        order = x.shape[axis] - 1 - np.flip(np.argsort(np.flip(x, axis), axis, kind="stable"), axis)
-    else:
-        order = np.argsort(x, axis, kind="stable")
-    chosen = np.take(order, np.arange(k), axis)
-    return np.take_along_axis(x, chosen, axis), chosen
-
-
-def softmax(x: np.ndarray, *, axis: int, log: bool) -> np.ndarray:
-    """exp(x - max) / sum, or its logarithm."""
-    x = x - x.max(axis=axis, keepdims=True, initial=-np.inf)
-    exponents = np.exp(x)
-    total = exponents.sum(axis=axis, keepdims=True)
-    return x - np.log(total) if log else exponents / total
-
-
 def normalize(
     x: np.ndarray,
     scale: np.ndarray | None = None,
@@ -268,16 +219,6 @@ def group_normalize(
     channels = (-1, *(1,) * (x.ndim - 2))
     y = y if scale is None else y * scale.reshape(channels)
     return y if bias is None else y + bias.reshape(channels)
-
-
-def local_response_normalize(x: np.ndarray, *, size: int, alpha: float, beta: float, bias: float) -> np.ndarray:
-    """Each element divided by what the squares in `size` neighbouring channels come to."""
-    before, channels = (size - 1) // 2, x.shape[1]
-    squares = np.zeros((x.shape[0], channels + size - 1, *x.shape[2:]), x.dtype)
-    squares[:, before : before + channels] = x * x
-    total = sum(squares[:, shift : shift + channels] for shift in range(size))
-    kind = x.dtype.type
-    return x / (kind(bias) + kind(alpha / size) * total) ** kind(beta)
 
 
 # ---------------------------------------------------------------- products
@@ -369,32 +310,6 @@ def attention(
     if masked_rows_zero:
         weights = np.where(np.isnan(weights), q.dtype.type(0), weights)
     return np.matmul(weights, v)
-
-
-def linear_attention(
-    q: np.ndarray,
-    k: np.ndarray,
-    v: np.ndarray,
-    state: np.ndarray | None = None,
-    factor: np.ndarray | None = None,
-    beta: np.ndarray | None = None,
-    *,
-    scale: float,
-) -> tuple[np.ndarray, np.ndarray]:
-    """A state for each head, updated step by step and read by the queries; and the last states."""
-    batch, steps, heads, depth = k.shape
-    s = np.zeros((batch, heads, depth, v.shape[3]), q.dtype) if state is None else state.astype(q.dtype)
-    y = np.empty((batch, steps, q.shape[2], v.shape[3]), q.dtype)
-    for t in range(steps):
-        if factor is not None:
-            s = s * factor[:, t, :, :, None]
-        new = v[:, t]
-        if beta is not None:
-            new = beta[:, t] * (new - np.einsum("bhkv,bhk->bhv", s, k[:, t]))
-        s = s + k[:, t, :, :, None] * new[:, :, None, :]
-        read = np.repeat(s, q.shape[2] // heads, axis=1)
-        y[:, t] = np.einsum("bhkv,bhk->bhv", read, q[:, t]) * q.dtype.type(scale)
-    return y, s
 
 
 # ---------------------------------------------------------------- windows
