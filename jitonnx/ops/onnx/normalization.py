@@ -34,7 +34,6 @@ class BatchNormalization(Operator):
         if node.version < 14:
             test = node.attributes.pop("is_test", 0)
             node.attributes["training_mode"] = int(not test and any(node.outputs[1:]))
-            node.drop("consumed_inputs")
 
     def infer(self, context: InferenceContext, x: Value, *parameters: Value) -> tuple[TensorType, ...]:
         if not x.shape:
@@ -111,10 +110,6 @@ class InstanceNormalization(Operator):
     """Each channel of each image [N, C, spatial...] normalised over its spatial axes, then scaled and shifted."""
 
     epsilon: float = 1e-5
-
-    @classmethod
-    def upgrade(cls, node: RawNode) -> None:
-        node.drop("consumed_inputs")
 
     def infer(self, context: InferenceContext, x: Value, scale: Value, bias: Value) -> TensorType:
         if len(x.shape) < 3:
