@@ -23,7 +23,7 @@ from jitonnx.ops.onnx.linear_attention import linear_attention
 from jitonnx.ops.onnx.normalization import local_response_normalize
 from jitonnx.ops.onnx.pooling import average_pool, lp_pool, max_pool
 from jitonnx.ops.onnx.recurrent import recurrent
-from jitonnx.ops.onnx.reduction import arg_reduce
+from jitonnx.ops.onnx.reduction import arg_reduce, reduced
 from jitonnx.ops.onnx.reverse_sequence import reverse_sequence
 from jitonnx.ops.onnx.selection import top_k
 from jitonnx.ops.onnx.softmax import softmax
@@ -155,31 +155,7 @@ def cache_update(past: np.ndarray | None, new: np.ndarray, start: np.ndarray, *,
 def reduce(x: np.ndarray, *, kind: str, axes: tuple[int, ...], keepdims: bool, wide: bool = False) -> np.ndarray:
     """x reduced over axes. Of int8 and uint8 it is int32, or int64 if `wide`; means of integers are cut off."""
     x = x.astype(np.int64 if wide else np.int32) if x.dtype.itemsize == 1 else x
-    if kind in ("max", "min"):
-        is_max, is_float = kind == "max", x.dtype.kind == "f"
-        low, high = (-np.inf, np.inf) if is_float else (np.iinfo(x.dtype).min, np.iinfo(x.dtype).max)
-        found = x.max if is_max else x.min
-        return np.asarray(found(axis=axes, keepdims=keepdims, initial=low if is_max else high))
-    if kind == "prod":
-        return np.asarray(x.prod(axis=axes, keepdims=keepdims, dtype=x.dtype))
-    shift: Any = None
-    if kind == "l1":
-        x = np.abs(x)
-    elif kind in ("l2", "sum_square"):
-        x = x * x
-    elif kind == "log_sum_exp":
-        largest = x.max(axis=axes, keepdims=True, initial=-np.inf)
-        shift = np.where(np.isinf(largest), x.dtype.type(0), largest)
-        x = np.exp(x - shift)
-    total = np.asarray(x.sum(axis=axes, keepdims=keepdims, dtype=x.dtype))
-    if kind == "mean":
-        count = x.dtype.type(math.prod(x.shape[axis] for axis in axes))
-        return total / count if x.dtype.kind == "f" else total // count + ((total < 0) & (total % count != 0))
-    if kind == "l2":
-        return np.asarray(np.sqrt(total))
-    if kind in ("log_sum", "log_sum_exp"):
-        return np.asarray(np.log(total) + (0 if shift is None else shift.reshape(total.shape)), x.dtype)
-    return total
+    return np.asarray(reduced(x, kind=kind, axes=axes, keepdims=keepdims), x.dtype)
 
 
 def normalize(
