@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 
 from jitonnx.ir.computation import computations as c
@@ -99,11 +101,26 @@ def _check_channels(context: InferenceContext, x: Value, parameters: dict[str, V
             raise InferenceError(f"{name} has the type {value.type}; X ({x.type}) needs a vector of {size}")
 
 
-def _over_axes(x: np.ndarray, axes: tuple[int, ...], epsilon: float) -> np.ndarray:
-    """(x - mean) / sqrt(variance + epsilon) over `axes`."""
-    deviation = x - x.mean(axis=axes, keepdims=True)
-    variance = (deviation * deviation).mean(axis=axes, keepdims=True)
-    return deviation / np.sqrt(variance + x.dtype.type(epsilon))
+def group_normalize(
+    x: np.ndarray,
+    scale: np.ndarray | None = None,
+    bias: np.ndarray | None = None,
+    *,
+    groups: int | None,
+    epsilon: float,
+    outside: bool = False,
+) -> np.ndarray:
+    """Each group of channels of each image normalised, each channel by itself if `groups` is None, over the root of the
+    variance and epsilon, which stands `outside` of it or under it; then channels are scaled and shifted."""
+    groups = x.shape[1] if groups is None else groups
+    grouped = x.reshape(x.shape[0], groups, prod(x.shape[1:]) // max(groups, 1))
+    grouped = grouped - grouped.mean(axis=2, keepdims=True)
+    variance = (grouped * grouped).mean(axis=2, keepdims=True)
+    small = x.dtype.type(epsilon)
+    y = (grouped / (np.sqrt(variance) + small if outside else np.sqrt(variance + small))).reshape(x.shape)
+    channels = (-1, *(1,) * (x.ndim - 2))
+    y = y if scale is None else y * scale.reshape(channels)
+    return y if bias is None else y + bias.reshape(channels)
 
 
 class InstanceNormalization(Operator):
@@ -118,9 +135,8 @@ class InstanceNormalization(Operator):
         return x.type
 
     def evaluate(self, x: np.ndarray, scale: np.ndarray, bias: np.ndarray) -> np.ndarray:
-        normal = _over_axes(widen(x), tuple(range(2, x.ndim)), self.epsilon)
-        channels = (-1, *(1,) * (x.ndim - 2))
-        return (normal * widen(scale).reshape(channels) + widen(bias).reshape(channels)).astype(x.dtype, copy=False)
+        y = group_normalize(widen(x), widen(scale), widen(bias), groups=None, epsilon=self.epsilon)
+        return y.astype(x.dtype, copy=False)
 
     @lower_halves
     def lower(self, to: Lowering, x: Value, scale: Value, bias: Value) -> Value:
@@ -152,13 +168,10 @@ class GroupNormalization(Operator):
         return x.type
 
     def evaluate(self, x: np.ndarray, scale: np.ndarray, bias: np.ndarray) -> np.ndarray:
-        wide = widen(x)
-        groups = wide.reshape(x.shape[0], self.num_groups, -1)
-        normal = _over_axes(groups, (2,), self.epsilon).reshape(x.shape)
         repeats = x.shape[1] // self.num_groups if self.by_group else 1
-        channels = (-1, *(1,) * (x.ndim - 2))
-        factor, summand = (np.repeat(widen(array), repeats).reshape(channels) for array in (scale, bias))
-        return (normal * factor + summand).astype(x.dtype, copy=False)
+        of_channels = (np.repeat(widen(array), repeats) for array in (scale, bias))
+        y = group_normalize(widen(x), *of_channels, groups=self.num_groups, epsilon=self.epsilon)
+        return y.astype(x.dtype, copy=False)
 
     @lower_halves
     def lower(self, to: Lowering, x: Value, scale: Value, bias: Value) -> Value:

@@ -8,7 +8,6 @@ Images are [N, C, spatial...]; what is said of computations in `jitonnx.ir.compu
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,7 +19,7 @@ from jitonnx.ops.onnx.convolution import convolve, convolve_transposed
 from jitonnx.ops.onnx.cumulative import cumulate
 from jitonnx.ops.onnx.gather import gather_elements, gather_nd
 from jitonnx.ops.onnx.linear_attention import linear_attention
-from jitonnx.ops.onnx.normalization import local_response_normalize
+from jitonnx.ops.onnx.normalization import group_normalize, local_response_normalize
 from jitonnx.ops.onnx.pooling import average_pool, lp_pool, max_pool
 from jitonnx.ops.onnx.recurrent import recurrent
 from jitonnx.ops.onnx.reduction import arg_reduce, reduced
@@ -30,8 +29,8 @@ from jitonnx.ops.onnx.softmax import softmax
 from jitonnx.ops.windows import Windows, fold
 
 EVALUATIONS = (
-    *(arg_reduce, average_pool, cumulate, fold, gather_elements, gather_nd, linear_attention, local_response_normalize),
-    *(lp_pool, max_pool, recurrent, reverse_sequence, softmax, top_k),
+    *(arg_reduce, average_pool, cumulate, fold, gather_elements, gather_nd, group_normalize, linear_attention),
+    *(local_response_normalize, lp_pool, max_pool, recurrent, reverse_sequence, softmax, top_k),
 )
 """What evaluates operators, too."""
 
@@ -174,27 +173,6 @@ def normalize(
     y = x / np.sqrt((x * x).mean(axis=axes, keepdims=True) + x.dtype.type(epsilon))
     y = y if scale is None else y * scale
     return y if bias is None else y + bias
-
-
-def group_normalize(
-    x: np.ndarray,
-    scale: np.ndarray | None = None,
-    bias: np.ndarray | None = None,
-    *,
-    groups: int | None,
-    epsilon: float,
-    outside: bool,
-) -> np.ndarray:
-    """Each group of channels of each image normalised, each channel by itself if `groups` is None."""
-    groups = x.shape[1] if groups is None else groups
-    grouped = x.reshape(x.shape[0], groups, math.prod(x.shape[1:]) // max(groups, 1))
-    grouped = grouped - grouped.mean(axis=2, keepdims=True)
-    variance = (grouped * grouped).mean(axis=2, keepdims=True)
-    small = x.dtype.type(epsilon)
-    y = (grouped / (np.sqrt(variance) + small if outside else np.sqrt(variance + small))).reshape(x.shape)
-    channels = (-1, *(1,) * (x.ndim - 2))
-    y = y if scale is None else y * scale.reshape(channels)
-    return y if bias is None else y + bias.reshape(channels)
 
 
 # ---------------------------------------------------------------- products
