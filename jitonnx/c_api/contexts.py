@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from jitonnx.c_api.errors import FAIL, NOT_IMPLEMENTED, Refused
-from jitonnx.c_api.handles import Lent, find, new, read_array, store, write_array, write_text
-from jitonnx.c_api.table import POINTER, SIZE, TEXT, function
+from jitonnx.c_api.handles import Lent, find, new, read_array, store, write_array
+from jitonnx.c_api.table import POINTER, SIZE, TEXT, function, getter
 from jitonnx.c_api.values import ALLOCATOR, TensorTypeAndShapeInfo, TypeInfo, Value, empty, take_memory
 from jitonnx.ir.dtypes import DType
 from jitonnx.support.log import LEVELS, logger
@@ -142,25 +142,20 @@ def _attribute(attributes: Attributes, name: bytes | None, kinds: Any, what: str
     return value
 
 
+def _asked(kind: type, what: str, given: Callable[[Any], Any] = lambda value: value) -> Callable[..., Any]:
+    """What tells a node's attribute of one kind. given: what a library is given of its value."""
+    return lambda info, name, *allocator: given(_attribute(info.attributes, name, kind, what))
+
+
 def _all(value: Sequence[Any], kinds: Any, what: str) -> Sequence[Any]:
     if not all(isinstance(one, kinds) for one in value):
         raise Refused(f"Attribute name and type don't match: it is {value!r}, and {what} are asked for", FAIL)
     return value
 
 
-@function("KernelInfoGetAttribute_float", POINTER, TEXT, POINTER)
-def _float(info: int, name: bytes, out: int) -> None:
-    store(out, ctypes.c_float, _attribute(find(info, KernelInfo).attributes, name, float, "a float"))
-
-
-@function("KernelInfoGetAttribute_int64", POINTER, TEXT, POINTER)
-def _int(info: int, name: bytes, out: int) -> None:
-    store(out, ctypes.c_int64, _attribute(find(info, KernelInfo).attributes, name, int, "an int"))
-
-
-@function("KernelInfoGetAttribute_string", POINTER, TEXT, POINTER, POINTER)
-def _text(info: int, name: bytes, out: int, size: int) -> None:
-    write_text(_encoded(_attribute(find(info, KernelInfo).attributes, name, str, "a string")), out, size)
+getter("KernelInfoGetAttribute_float", KernelInfo, ctypes.c_float, _asked(float, "a float"), TEXT)
+getter("KernelInfoGetAttribute_int64", KernelInfo, ctypes.c_int64, _asked(int, "an int"), TEXT)
+getter("KernelInfoGetAttribute_string", KernelInfo, TEXT, _asked(str, "a string", _encoded), TEXT)
 
 
 def _numbers(kind: Any, kinds: Any, what: str) -> Callable[..., None]:
@@ -201,10 +196,8 @@ def _copied(text: bytes) -> int:
     return place
 
 
-@function("KernelInfoGetAttribute_tensor", POINTER, TEXT, POINTER, POINTER)
-def _tensor(info: int, name: bytes, allocator: int, out: int) -> None:
-    array = _attribute(find(info, KernelInfo).attributes, name, np.ndarray, "a tensor")
-    store(out, POINTER, new(Value(array.copy())))
+_copied_tensor = _asked(np.ndarray, "a tensor", lambda array: new(Value(array.copy())))
+getter("KernelInfoGetAttribute_tensor", KernelInfo, POINTER, _copied_tensor, TEXT, POINTER)
 
 
 _INT, _INTS, _FLOAT, _FLOATS, _STRING, _STRINGS, _GRAPH, _TENSOR = range(1, 9)
@@ -222,14 +215,8 @@ def _kind(value: Any) -> int:
     return 0
 
 
-@function("OpAttr_GetType", POINTER, POINTER)
-def _attribute_type(attribute: int, out: int) -> None:
-    store(out, ctypes.c_int, _kind(find(attribute, OpAttr).value))
-
-
-@function("OpAttr_GetName", POINTER, POINTER)
-def _attribute_name(attribute: int, out: int) -> None:
-    store(out, POINTER, ctypes.addressof(find(attribute, OpAttr).text))
+getter("OpAttr_GetType", OpAttr, ctypes.c_int, lambda attribute: _kind(attribute.value))
+getter("OpAttr_GetName", OpAttr, POINTER, lambda attribute: ctypes.addressof(attribute.text))
 
 
 @function("OpAttr_GetTensorAttributeAsOrtValue", POINTER, POINTER)
@@ -283,40 +270,23 @@ def _read_attribute(attribute: int, kind: int, data: int, room: int, out: int) -
 # ---------------------------------------------------------------------------------------------- kernels
 
 
-@function("KernelInfo_GetInputCount", POINTER, POINTER)
-def _input_count(info: int, out: int) -> None:
-    store(out, SIZE, len(find(info, KernelInfo).inputs))
-
-
-@function("KernelInfo_GetOutputCount", POINTER, POINTER)
-def _output_count(info: int, out: int) -> None:
-    store(out, SIZE, len(find(info, KernelInfo).outputs))
-
-
-@function("KernelInfo_GetInputName", POINTER, SIZE, POINTER, POINTER)
-def _input_name(info: int, index: int, out: int, size: int) -> None:
-    write_text(_encoded(_at(find(info, KernelInfo).inputs, index, "input").name), out, size)
-
-
-@function("KernelInfo_GetOutputName", POINTER, SIZE, POINTER, POINTER)
-def _output_name(info: int, index: int, out: int, size: int) -> None:
-    write_text(_encoded(_at(find(info, KernelInfo).outputs, index, "output").name), out, size)
-
-
-def _port_type(port: Port, out: int) -> None:
+def _type_of(port: Port) -> int:
     if not port.present:
         raise Refused("the input or output is optional, and absent", FAIL)
-    store(out, POINTER, new(TypeInfo(port.info)))
+    return new(TypeInfo(port.info))
 
 
-@function("KernelInfo_GetInputTypeInfo", POINTER, SIZE, POINTER)
-def _input_type(info: int, index: int, out: int) -> None:
-    _port_type(_at(find(info, KernelInfo).inputs, index, "input"), out)
+def _of_port(what: str, tell: Callable[[Port], Any]) -> Callable[[KernelInfo, int], Any]:
+    """What tells something of one of a node's inputs or outputs."""
+    return lambda info, index: tell(_at(getattr(info, f"{what}s"), index, what))
 
 
-@function("KernelInfo_GetOutputTypeInfo", POINTER, SIZE, POINTER)
-def _output_type(info: int, index: int, out: int) -> None:
-    _port_type(_at(find(info, KernelInfo).outputs, index, "output"), out)
+getter("KernelInfo_GetInputCount", KernelInfo, SIZE, lambda info: len(info.inputs))
+getter("KernelInfo_GetOutputCount", KernelInfo, SIZE, lambda info: len(info.outputs))
+getter("KernelInfo_GetInputName", KernelInfo, TEXT, _of_port("input", lambda port: _encoded(port.name)), SIZE)
+getter("KernelInfo_GetOutputName", KernelInfo, TEXT, _of_port("output", lambda port: _encoded(port.name)), SIZE)
+getter("KernelInfo_GetInputTypeInfo", KernelInfo, POINTER, _of_port("input", _type_of), SIZE)
+getter("KernelInfo_GetOutputTypeInfo", KernelInfo, POINTER, _of_port("output", _type_of), SIZE)
 
 
 @function("KernelInfoGetConstantInput_tensor", POINTER, SIZE, POINTER, POINTER)
@@ -326,59 +296,23 @@ def _constant_input(info: int, index: int, is_constant: int, out: int) -> None:
     store(out, POINTER, pointer)
 
 
-@function("KernelInfo_GetNodeName", POINTER, POINTER, POINTER)
-def _node_name(info: int, out: int, size: int) -> None:
-    write_text(_encoded(find(info, KernelInfo).name), out, size)
-
-
-@function("KernelInfo_GetOperatorDomain", POINTER, POINTER, POINTER)
-def _domain(info: int, out: int, size: int) -> None:
-    write_text(_encoded(find(info, KernelInfo).operator[0]), out, size)
-
-
-@function("KernelInfo_GetOperatorType", POINTER, POINTER, POINTER)
-def _operator(info: int, out: int, size: int) -> None:
-    write_text(_encoded(find(info, KernelInfo).operator[1]), out, size)
-
-
-@function("KernelInfo_GetOperatorSinceVersion", POINTER, POINTER)
-def _version(info: int, out: int) -> None:
-    store(out, ctypes.c_int, find(info, KernelInfo).operator[2])
-
-
-@function("KernelInfo_GetLogger", POINTER, POINTER)
-def _info_logger(info: int, out: int) -> None:
-    find(info, KernelInfo)
-    store(out, POINTER, LOGGER)
-
-
-@function("KernelInfoGetAllocator", POINTER, ctypes.c_int, POINTER)
-def _info_allocator(info: int, memory: int, out: int) -> None:
-    find(info, KernelInfo)
-    store(out, POINTER, ALLOCATOR)
-
-
-@function("CopyKernelInfo", POINTER, POINTER)
-def _copy_info(info: int, out: int) -> None:
-    store(out, POINTER, new(find(info, KernelInfo)))
+getter("KernelInfo_GetNodeName", KernelInfo, TEXT, lambda info: _encoded(info.name))
+getter("KernelInfo_GetOperatorDomain", KernelInfo, TEXT, lambda info: _encoded(info.operator[0]))
+getter("KernelInfo_GetOperatorType", KernelInfo, TEXT, lambda info: _encoded(info.operator[1]))
+getter("KernelInfo_GetOperatorSinceVersion", KernelInfo, ctypes.c_int, lambda info: info.operator[2])
+getter("KernelInfo_GetLogger", KernelInfo, POINTER, lambda info: LOGGER)
+getter("KernelInfoGetAllocator", KernelInfo, POINTER, lambda info, memory: ALLOCATOR, ctypes.c_int)
+getter("CopyKernelInfo", KernelInfo, POINTER, new)
 
 
 # ---------------------------------------------------------------------------------------------- runs
 
 
-@function("KernelContext_GetInputCount", POINTER, POINTER)
-def _inputs(context: int, out: int) -> None:
-    store(out, SIZE, len(find(context, KernelContext).inputs))
-
-
-@function("KernelContext_GetOutputCount", POINTER, POINTER)
-def _outputs(context: int, out: int) -> None:
-    store(out, SIZE, len(find(context, KernelContext).outputs))
-
-
-@function("KernelContext_GetInput", POINTER, SIZE, POINTER)
-def _input(context: int, index: int, out: int) -> None:
-    store(out, POINTER, _at(find(context, KernelContext).inputs, index, "input"))
+getter("KernelContext_GetInputCount", KernelContext, SIZE, lambda context: len(context.inputs))
+getter("KernelContext_GetOutputCount", KernelContext, SIZE, lambda context: len(context.outputs))
+getter(
+    "KernelContext_GetInput", KernelContext, POINTER, lambda context, index: _at(context.inputs, index, "input"), SIZE
+)
 
 
 @function("KernelContext_GetOutput", POINTER, SIZE, POINTER, SIZE, POINTER)
@@ -392,16 +326,8 @@ def _preallocated(context: int, index: int, out: int) -> None:
     store(out, POINTER, None)
 
 
-@function("KernelContext_GetLogger", POINTER, POINTER)
-def _context_logger(context: int, out: int) -> None:
-    find(context, KernelContext)
-    store(out, POINTER, LOGGER)
-
-
-@function("KernelContext_GetAllocator", POINTER, POINTER, POINTER)
-def _context_allocator(context: int, memory: int, out: int) -> None:
-    find(context, KernelContext)
-    store(out, POINTER, ALLOCATOR)
+getter("KernelContext_GetLogger", KernelContext, POINTER, lambda context: LOGGER)
+getter("KernelContext_GetAllocator", KernelContext, POINTER, lambda context, memory: ALLOCATOR, POINTER)
 
 
 @function("KernelContext_GetScratchBuffer", POINTER, POINTER, SIZE, POINTER)
@@ -411,16 +337,8 @@ def _scratch(context: int, memory: int, count: int, out: int) -> None:
     store(out, POINTER, kept[-1].__array_interface__["data"][0])
 
 
-@function("KernelContext_GetGPUComputeStream", POINTER, POINTER)
-def _stream(context: int, out: int) -> None:
-    find(context, KernelContext)
-    store(out, POINTER, None)
-
-
-@function("KernelContext_GetSyncStream", POINTER, POINTER)
-def _sync_stream(context: int, out: int) -> None:
-    find(context, KernelContext)
-    store(out, POINTER, None)
+getter("KernelContext_GetGPUComputeStream", KernelContext, POINTER, lambda context: None)
+getter("KernelContext_GetSyncStream", KernelContext, POINTER, lambda context: None)
 
 
 _LOOP = ctypes.CFUNCTYPE(None, POINTER, SIZE)
@@ -455,9 +373,7 @@ def _severity(one: int, out: int) -> None:
 # ---------------------------------------------------------------------------------------------- shapes
 
 
-@function("ShapeInferContext_GetInputCount", POINTER, POINTER)
-def _inferred_inputs(context: int, out: int) -> None:
-    store(out, SIZE, len(find(context, ShapeInferContext).inputs))
+getter("ShapeInferContext_GetInputCount", ShapeInferContext, SIZE, lambda context: len(context.inputs))
 
 
 @function("ShapeInferContext_GetInputTypeShape", POINTER, SIZE, POINTER)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from jitonnx.c_api import functions
 from jitonnx.c_api.errors import FAIL, NOT_IMPLEMENTED, Refused
-from jitonnx.c_api.handles import find, new, release
+from jitonnx.c_api.handles import find, new, release, store, write_text
 from jitonnx.support import fork_safety
 from jitonnx.support.log import logger
 
@@ -67,6 +67,23 @@ def function(name: str, *kinds: Any, gives: Any = _STATUS) -> Callable[[_F], _F]
         return written
 
     return take
+
+
+def getter(name: str, owner: type, result: Any, get: Callable[..., Any], *kinds: Any) -> None:
+    """Put a function into the table that tells something of an object.
+
+    It is given the object's pointer, arguments of `kinds`, and at last where to put get(object, *arguments), which is
+    of the type `result`; TEXT: bytes, for which there is a place for their number, too (`write_text`).
+    """
+
+    def tell(pointer: int, *arguments: Any) -> None:
+        value, places = get(find(pointer, owner), *arguments[: len(kinds)]), arguments[len(kinds) :]
+        if result is TEXT:
+            write_text(value, *places)
+        else:
+            store(places[0], result, value)
+
+    function(name, POINTER, *kinds, *[POINTER] * (2 if result is TEXT else 1))(tell)
 
 
 def take_status(pointer: int | None) -> Refused | None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from jitonnx.c_api.errors import NOT_IMPLEMENTED, Refused
 from jitonnx.c_api.handles import find, new, read_array, release, store, write_array, write_bytes
-from jitonnx.c_api.table import POINTER, SIZE, TEXT, function
+from jitonnx.c_api.table import POINTER, SIZE, TEXT, function, getter
 from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.strings import strings_of
 from jitonnx.support.records import dataclass
@@ -135,6 +135,12 @@ class MemoryInfo:
     memory: int = 0
 
 
+CPU = new(MemoryInfo())
+"""The pointer of the memory that all tensors lie in."""
+_CPU_NAME = ctypes.create_string_buffer(b"Cpu")
+_NO_TEXT = ctypes.create_string_buffer(b"")
+
+
 def empty(dtype: DType | None, shape: Sequence[int]) -> np.ndarray:
     """A new array; strings are empty. Refused for sizes below 0, and for no element type."""
     if dtype is None or min(shape, default=0) < 0:
@@ -163,32 +169,11 @@ def _create_with_data(info: int, data: int, count: int, shape: int, rank: int, k
     store(out, POINTER, new(Value(np.frombuffer(memory, dtype.numpy).reshape(sizes))))
 
 
-@function("IsTensor", POINTER, POINTER)
-def _is_tensor(value: int, out: int) -> None:
-    find(value, Value)
-    store(out, ctypes.c_int, 1)
-
-
-@function("IsSparseTensor", POINTER, POINTER)
-def _is_sparse(value: int, out: int) -> None:
-    find(value, Value)
-    store(out, ctypes.c_int, 0)
-
-
-@function("HasValue", POINTER, POINTER)
-def _has_value(value: int, out: int) -> None:
-    find(value, Value)
-    store(out, ctypes.c_int, 1)
-
-
-@function("GetTensorMutableData", POINTER, POINTER)
-def _mutable_data(value: int, out: int) -> None:
-    store(out, POINTER, find(value, Value).address)
-
-
-@function("GetTensorData", POINTER, POINTER)
-def _data(value: int, out: int) -> None:
-    store(out, POINTER, find(value, Value).address)
+getter("IsTensor", Value, ctypes.c_int, lambda value: 1)
+getter("IsSparseTensor", Value, ctypes.c_int, lambda value: 0)
+getter("HasValue", Value, ctypes.c_int, lambda value: 1)
+getter("GetTensorMutableData", Value, POINTER, lambda value: value.address)
+getter("GetTensorData", Value, POINTER, lambda value: value.address)
 
 
 @function("TensorAt", POINTER, POINTER, SIZE, POINTER)
@@ -210,26 +195,10 @@ def _bytes(value: int, out: int) -> None:
     store(out, SIZE, tensor.array.nbytes)
 
 
-@function("GetTensorMemoryInfo", POINTER, POINTER)
-def _memory_of(value: int, out: int) -> None:
-    find(value, Value)
-    store(out, POINTER, CPU)
-
-
-@function("GetValueType", POINTER, POINTER)
-def _kind_of(value: int, out: int) -> None:
-    find(value, Value)
-    store(out, ctypes.c_int, TENSOR)
-
-
-@function("GetTypeInfo", POINTER, POINTER)
-def _type_of(value: int, out: int) -> None:
-    store(out, POINTER, new(TypeInfo(find(value, Value).info)))
-
-
-@function("GetTensorTypeAndShape", POINTER, POINTER)
-def _type_and_shape(value: int, out: int) -> None:
-    store(out, POINTER, new(find(value, Value).info))
+getter("GetTensorMemoryInfo", Value, POINTER, lambda value: CPU)
+getter("GetValueType", Value, ctypes.c_int, lambda value: TENSOR)
+getter("GetTypeInfo", Value, POINTER, lambda value: new(TypeInfo(value.info)))
+getter("GetTensorTypeAndShape", Value, POINTER, lambda value: new(value.info))
 
 
 @function("GetTensorElementTypeAndShapeDataReference", POINTER, POINTER, POINTER, POINTER)
@@ -261,14 +230,8 @@ def _fill_one(value: int, text: bytes | None, element: int) -> None:
     find(value, Value).fill([text], element)
 
 
-@function("GetResizedStringTensorElementBuffer", POINTER, SIZE, SIZE, POINTER)
-def _string_buffer(value: int, element: int, length: int, out: int) -> None:
-    store(out, POINTER, find(value, Value).buffer(element, length))
-
-
-@function("GetStringTensorDataLength", POINTER, POINTER)
-def _strings_length(value: int, out: int) -> None:
-    store(out, SIZE, sum(map(len, find(value, Value).texts)))
+getter("GetResizedStringTensorElementBuffer", Value, POINTER, Value.buffer, SIZE, SIZE)
+getter("GetStringTensorDataLength", Value, SIZE, lambda value: sum(map(len, value.texts)))
 
 
 @function("GetStringTensorContent", POINTER, POINTER, SIZE, POINTER, SIZE)
@@ -282,21 +245,19 @@ def _strings(value: int, out: int, room: int, offsets: int, count: int) -> None:
     write_array(offsets, SIZE, ends[:-1].tolist())
 
 
-def _string(value: int, element: int) -> bytes:
-    texts = find(value, Value).texts
+def _string(value: Value, element: int) -> bytes:
+    texts = value.texts
     if element >= len(texts):
         raise Refused(f"there is no string {element} in a tensor of {len(texts)}")
     return texts[element]
 
 
-@function("GetStringTensorElementLength", POINTER, SIZE, POINTER)
-def _string_length(value: int, element: int, out: int) -> None:
-    store(out, SIZE, len(_string(value, element)))
+getter("GetStringTensorElementLength", Value, SIZE, lambda value, element: len(_string(value, element)), SIZE)
 
 
 @function("GetStringTensorElement", POINTER, SIZE, SIZE, POINTER)
 def _string_of(value: int, room: int, element: int, out: int) -> None:
-    text = _string(value, element)
+    text = _string(find(value, Value), element)
     if room < len(text):
         raise Refused(f"{room} bytes are too few for a string of {len(text)}")
     write_bytes(out, text)
@@ -305,15 +266,8 @@ def _string_of(value: int, room: int, element: int, out: int) -> None:
 # ---------------------------------------------------------------------------------------------- types and shapes
 
 
-@function("CastTypeInfoToTensorInfo", POINTER, POINTER)
-def _tensor_info(info: int, out: int) -> None:
-    store(out, POINTER, find(info, TypeInfo).tensor)
-
-
-@function("GetOnnxTypeFromTypeInfo", POINTER, POINTER)
-def _onnx_type(info: int, out: int) -> None:
-    find(info, TypeInfo)
-    store(out, ctypes.c_int, TENSOR)
+getter("CastTypeInfoToTensorInfo", TypeInfo, POINTER, lambda info: info.tensor)
+getter("GetOnnxTypeFromTypeInfo", TypeInfo, ctypes.c_int, lambda info: TENSOR)
 
 
 @function("GetDenotationFromTypeInfo", POINTER, POINTER, POINTER)
@@ -345,9 +299,7 @@ def _set_symbols(info: int, names: int, rank: int) -> None:
     found.shape = found.shape if found.shape is not None and len(found.shape) == rank else (-1,) * rank
 
 
-@function("GetTensorElementType", POINTER, POINTER)
-def _get_type(info: int, out: int) -> None:
-    store(out, ctypes.c_int, number_of(find(info, TensorTypeAndShapeInfo).dtype))
+getter("GetTensorElementType", TensorTypeAndShapeInfo, ctypes.c_int, lambda info: number_of(info.dtype))
 
 
 @function("TensorTypeAndShape_HasShape", POINTER, gives=ctypes.c_bool)
@@ -355,9 +307,7 @@ def _has_shape(info: int) -> bool:
     return find(info, TensorTypeAndShapeInfo).shape is not None
 
 
-@function("GetDimensionsCount", POINTER, POINTER)
-def _rank(info: int, out: int) -> None:
-    store(out, SIZE, len(find(info, TensorTypeAndShapeInfo).shape or ()))
+getter("GetDimensionsCount", TensorTypeAndShapeInfo, SIZE, lambda info: len(info.shape or ()))
 
 
 @function("GetDimensions", POINTER, POINTER, SIZE)
@@ -372,9 +322,7 @@ def _symbols(info: int, out: int, rank: int) -> None:
     write_array(out, TEXT, names[:rank])
 
 
-@function("GetTensorShapeElementCount", POINTER, POINTER)
-def _count(info: int, out: int) -> None:
-    store(out, SIZE, max(prod(find(info, TensorTypeAndShapeInfo).shape or ()), 0))
+getter("GetTensorShapeElementCount", TensorTypeAndShapeInfo, SIZE, lambda info: max(prod(info.shape or ()), 0))
 
 
 # ---------------------------------------------------------------------------------------------- memory
@@ -397,25 +345,10 @@ def _compare_memory(one: int, other: int, out: int) -> None:
     store(out, ctypes.c_int, int(find(one, MemoryInfo) != find(other, MemoryInfo)))
 
 
-@function("MemoryInfoGetName", POINTER, POINTER)
-def _memory_name(info: int, out: int) -> None:
-    find(info, MemoryInfo)
-    store(out, POINTER, ctypes.cast(_CPU_NAME, POINTER).value)
-
-
-@function("MemoryInfoGetId", POINTER, POINTER)
-def _memory_id(info: int, out: int) -> None:
-    store(out, ctypes.c_int, find(info, MemoryInfo).id)
-
-
-@function("MemoryInfoGetMemType", POINTER, POINTER)
-def _memory_type(info: int, out: int) -> None:
-    store(out, ctypes.c_int, find(info, MemoryInfo).memory)
-
-
-@function("MemoryInfoGetType", POINTER, POINTER)
-def _memory_kind(info: int, out: int) -> None:
-    store(out, ctypes.c_int, find(info, MemoryInfo).kind)
+getter("MemoryInfoGetName", MemoryInfo, POINTER, lambda info: ctypes.cast(_CPU_NAME, POINTER).value)
+getter("MemoryInfoGetId", MemoryInfo, ctypes.c_int, lambda info: info.id)
+getter("MemoryInfoGetMemType", MemoryInfo, ctypes.c_int, lambda info: info.memory)
+getter("MemoryInfoGetType", MemoryInfo, ctypes.c_int, lambda info: info.kind)
 
 
 @function("MemoryInfoGetDeviceType", POINTER, POINTER, gives=None)
@@ -478,10 +411,6 @@ def _allocator_memory(allocator: int) -> int:
     return CPU
 
 
-CPU = new(MemoryInfo())
-"""The pointer of the memory that all tensors lie in."""
-_CPU_NAME = ctypes.create_string_buffer(b"Cpu")
-_NO_TEXT = ctypes.create_string_buffer(b"")
 _allocating = ctypes.CFUNCTYPE(POINTER, POINTER, SIZE)(_allocate)
 _allocator_functions = (
     _allocating,

@@ -20,14 +20,20 @@ from jitonnx.target.machine import Target
 
 
 def kernel_of(code: KernelCode, target: Target) -> Kernel:
-    """The kernel, for vectors as wide as the target's registers; elements narrower than float32 count as that."""
+    """The kernel, for vectors as wide as the target's registers; elements narrower than float32 count as that.
+
+    ValueError for a prologue or an epilogue where the kernel's `build` takes none.
+    """
     element = getattr(code.spec, "element", "float32")
     lanes = target.lanes(4 if element == "bfloat16" else max(4, np.dtype(element).itemsize))  # NumPy lacks that type
     if isinstance(code.spec, RegionSpec):
         return region_kernel(code.spec, lanes)
     module = importlib.import_module(f"jitonnx.kernels.{code.spec.family}.kernel")
     stages = {"prologue": stage_function(code.prologue), "epilogue": stage_function(code.epilogue)}
-    return module.build(code.spec, lanes, **{name: stage for name, stage in stages.items() if stage is not None})  # type: ignore[no-any-return]
+    given = {name: stage for name, stage in stages.items() if stage is not None}
+    for name in given.keys() - module.build.__annotations__.keys():
+        raise ValueError(f"{code.spec} takes no {name}")
+    return module.build(code.spec, lanes, **given)  # type: ignore[no-any-return]
 
 
 def _compiled(spec: CompiledSpec, symbol: str, target: Target) -> llvm.ModuleRef:

@@ -29,7 +29,7 @@ _UNROLLED_OPERATIONS = 29
 class Epilogue:
     """A stage (None: none) on vectors of `lanes` elements, written once in a module and inlined where it is called.
 
-    `result`: the elements that it gives, where they are not `element`s.
+    `result`: the elements that it gives, where they are not `element`s: ValueError if there is no stage to give them.
     """
 
     def __init__(
@@ -43,6 +43,8 @@ class Epilogue:
         self.element, self.lanes, self.operations = element, lanes, 0
         self._result = result or element
         self._function: llvm_ir.Function | None = None
+        if stage is None and self._result is not element:
+            raise ValueError(f"Bug: sums are {element}, not {self._result}, without an epilogue")
         if stage is not None:
             functions = code.builder.module.stages
             key = (stage, element, lanes)  # which settle the result's elements

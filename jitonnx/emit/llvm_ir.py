@@ -423,6 +423,25 @@ def _quotient(a: Value, b: Value) -> Value | None:
 _CONDITIONS = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 
 
+def _comparison(name: str, kind: str) -> Callable[[IRBuilder, str, Value, Value], Value]:
+    """The builder's method for comparing two values. kind: what stands in front of the condition's name."""
+
+    def emit(self: IRBuilder, condition: str, a: Value, b: Value) -> Value:
+        if a.type is not b.type:
+            raise TypeError(f"Bug: {name} of {a.type} and {b.type}")
+        known = _CONDITIONS.get(condition, condition)
+        plain = condition not in _CONDITIONS or (name == "icmp" and known in ("eq", "ne"))
+        typ = VectorType(_BIT, a.type.count) if isinstance(a.type, VectorType) else _BIT
+        return self._pure(typ, f"{name} {known if plain else kind + known} {a}, {b.reference}")
+
+    return emit
+
+
+def _conversion(name: str) -> Callable[[IRBuilder, Value, Type], Value]:
+    """The builder's method for a conversion; to the type that a value has, nothing is done."""
+    return lambda self, value, typ: value if value.type is typ else self._pure(typ, f"{name} {value} to {typ.text}")
+
+
 class IRBuilder:
     """Appends instructions to a block."""
 
@@ -485,25 +504,8 @@ class IRBuilder:
     def fneg(self, value: Value) -> Value:
         return self._pure(value.type, f"fneg {value}")
 
-    def _compare(self, text: str, a: Value, b: Value) -> Value:
-        if a.type is not b.type:
-            raise TypeError(f"Bug: {text} of {a.type} and {b.type}")
-        typ = VectorType(_BIT, a.type.count) if isinstance(a.type, VectorType) else _BIT
-        return self._pure(typ, f"{text} {a}, {b.reference}")
-
-    def icmp_signed(self, condition: str, a: Value, b: Value) -> Value:
-        name = _CONDITIONS[condition]
-        return self._compare(f"icmp {name if name in ('eq', 'ne') else 's' + name}", a, b)
-
-    def icmp_unsigned(self, condition: str, a: Value, b: Value) -> Value:
-        name = _CONDITIONS[condition]
-        return self._compare(f"icmp {name if name in ('eq', 'ne') else 'u' + name}", a, b)
-
-    def fcmp_ordered(self, condition: str, a: Value, b: Value) -> Value:
-        return self._compare(f"fcmp {'o' + _CONDITIONS[condition] if condition in _CONDITIONS else condition}", a, b)
-
-    def fcmp_unordered(self, condition: str, a: Value, b: Value) -> Value:
-        return self._compare(f"fcmp {'u' + _CONDITIONS[condition] if condition in _CONDITIONS else condition}", a, b)
+    icmp_signed, icmp_unsigned = _comparison("icmp", "s"), _comparison("icmp", "u")
+    fcmp_ordered, fcmp_unordered = _comparison("fcmp", "o"), _comparison("fcmp", "u")
 
     def select(self, condition: Value, a: Value, b: Value) -> Value:
         if a.type is not b.type:
@@ -515,47 +517,16 @@ class IRBuilder:
 
     # ------------------------------------------------------------ conversions
 
-    def _cast(self, name: str, value: Value, typ: Type) -> Value:
-        return value if value.type is typ else self._pure(typ, f"{name} {value} to {typ.text}")
-
     def bitcast(self, value: Value, typ: Type) -> Value:
         """The same bits as another type. Pointers are all the same to LLVM."""
         if isinstance(typ, PointerType):
             return Value(typ, value.reference)
         return value if value.type is typ else self._pure(typ, f"bitcast {value} to {typ.text}", counts=False)
 
-    def trunc(self, value: Value, typ: Type) -> Value:
-        return self._cast("trunc", value, typ)
-
-    def zext(self, value: Value, typ: Type) -> Value:
-        return self._cast("zext", value, typ)
-
-    def sext(self, value: Value, typ: Type) -> Value:
-        return self._cast("sext", value, typ)
-
-    def fpext(self, value: Value, typ: Type) -> Value:
-        return self._cast("fpext", value, typ)
-
-    def fptrunc(self, value: Value, typ: Type) -> Value:
-        return self._cast("fptrunc", value, typ)
-
-    def sitofp(self, value: Value, typ: Type) -> Value:
-        return self._cast("sitofp", value, typ)
-
-    def uitofp(self, value: Value, typ: Type) -> Value:
-        return self._cast("uitofp", value, typ)
-
-    def fptosi(self, value: Value, typ: Type) -> Value:
-        return self._cast("fptosi", value, typ)
-
-    def fptoui(self, value: Value, typ: Type) -> Value:
-        return self._cast("fptoui", value, typ)
-
-    def ptrtoint(self, value: Value, typ: Type) -> Value:
-        return self._cast("ptrtoint", value, typ)
-
-    def inttoptr(self, value: Value, typ: Type) -> Value:
-        return self._cast("inttoptr", value, typ)
+    trunc, zext, sext = map(_conversion, ("trunc", "zext", "sext"))
+    fpext, fptrunc = map(_conversion, ("fpext", "fptrunc"))
+    sitofp, uitofp, fptosi, fptoui = map(_conversion, ("sitofp", "uitofp", "fptosi", "fptoui"))
+    ptrtoint, inttoptr = map(_conversion, ("ptrtoint", "inttoptr"))
 
     # ------------------------------------------------------------ vectors
 

@@ -25,6 +25,22 @@ from jitonnx.target.machine import Target
 _INTEGERS = {32: types.int32, 64: types.int64}
 
 
+def _arithmetic(name: str) -> Callable[[SSAValue, SSAValue | float], SSAValue]:
+    """An operation of values with values or numbers."""
+    return lambda a, b: a.like(arithmetic(a.builder, name, a.element, a.value, a.fit(b).value))
+
+
+def _turned(name: str) -> Callable[[SSAValue, float], SSAValue]:
+    """The same of numbers with values."""
+    return lambda b, a: b.like(arithmetic(b.builder, name, b.element, b.fit(a).value, b.value))
+
+
+def _comparison(name: str) -> Callable[[SSAValue, SSAValue | float], SSAValue]:
+    return lambda a, b: SSAValue(
+        a.builder, types.boolean, comparison(a.builder, name, a.element, a.value, a.fit(b).value)
+    )
+
+
 class SSAValue:
     """A float, an integer or a truth value, one or a vector of them, in the LLVM function being built.
 
@@ -74,81 +90,23 @@ class SSAValue:
         before another vector: what is made of it does not take registers before that is there."""
         return self.like(opaque(self.builder, self.value, vector.value))
 
-    def _arithmetic(self, name: str, a: SSAValue | float, b: SSAValue | float) -> SSAValue:
-        return self.like(arithmetic(self.builder, name, self.element, self.fit(a).value, self.fit(b).value))
-
-    def __add__(self, other: SSAValue | float) -> SSAValue:
-        return self._arithmetic("+", self, other)
-
-    def __radd__(self, other: float) -> SSAValue:
-        return self._arithmetic("+", other, self)
-
-    def __sub__(self, other: SSAValue | float) -> SSAValue:
-        return self._arithmetic("-", self, other)
-
-    def __rsub__(self, other: float) -> SSAValue:
-        return self._arithmetic("-", other, self)
-
-    def __mul__(self, other: SSAValue | float) -> SSAValue:
-        return self._arithmetic("*", self, other)
-
-    def __rmul__(self, other: float) -> SSAValue:
-        return self._arithmetic("*", other, self)
-
-    def __truediv__(self, other: SSAValue | float) -> SSAValue:
-        """The quotient; of integers that is cut off, and LLVM's: see `simd.divide_integer` for divisors of 0."""
-        return self._arithmetic("/", self, other)
-
-    def __rtruediv__(self, other: float) -> SSAValue:
-        return self._arithmetic("/", other, self)
+    __add__, __radd__ = _arithmetic("+"), _turned("+")
+    __sub__, __rsub__ = _arithmetic("-"), _turned("-")
+    __mul__, __rmul__ = _arithmetic("*"), _turned("*")
+    __truediv__, __rtruediv__ = _arithmetic("/"), _turned("/")
+    """The quotient; of integers that is cut off, and LLVM's: see `simd.divide_integer` for divisors of 0."""
+    __and__, __or__, __xor__ = map(_arithmetic, "&|^")
+    __lshift__, __rshift__ = _arithmetic("<<"), _arithmetic(">>")
+    """To the right a signed integer keeps its sign."""
+    __lt__, __le__, __gt__, __ge__ = map(_comparison, ("<", "<=", ">", ">="))
+    equals, differs = _comparison("=="), _comparison("!=")
+    """A NaN differs from all."""
 
     def __neg__(self) -> SSAValue:
         return self.like(self.builder.fneg(self.value) if self.is_float else self.builder.neg(self.value))
 
-    def __and__(self, other: SSAValue | int) -> SSAValue:
-        return self._arithmetic("&", self, other)
-
-    def __or__(self, other: SSAValue | int) -> SSAValue:
-        return self._arithmetic("|", self, other)
-
-    def __xor__(self, other: SSAValue | int) -> SSAValue:
-        return self._arithmetic("^", self, other)
-
     def __invert__(self) -> SSAValue:
         return self.like(self.builder.not_(self.value))
-
-    def __lshift__(self, count: SSAValue | int) -> SSAValue:
-        return self._arithmetic("<<", self, count)
-
-    def __rshift__(self, count: SSAValue | int) -> SSAValue:
-        """A signed integer keeps its sign."""
-        return self._arithmetic(">>", self, count)
-
-    def _compare(self, name: str, other: SSAValue | float) -> SSAValue:
-        return SSAValue(
-            self.builder,
-            types.boolean,
-            comparison(self.builder, name, self.element, self.value, self.fit(other).value),
-        )
-
-    def __lt__(self, other: SSAValue | float) -> SSAValue:
-        return self._compare("<", other)
-
-    def __le__(self, other: SSAValue | float) -> SSAValue:
-        return self._compare("<=", other)
-
-    def __gt__(self, other: SSAValue | float) -> SSAValue:
-        return self._compare(">", other)
-
-    def __ge__(self, other: SSAValue | float) -> SSAValue:
-        return self._compare(">=", other)
-
-    def equals(self, other: SSAValue | float) -> SSAValue:
-        return self._compare("==", other)
-
-    def differs(self, other: SSAValue | float) -> SSAValue:
-        """Not `equals`: also where one is NaN."""
-        return self._compare("!=", other)
 
 
 _Function = TypeVar("_Function", bound=Callable[..., SSAValue])

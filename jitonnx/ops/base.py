@@ -247,3 +247,17 @@ def via_float32(evaluate: Callable[..., np.ndarray]) -> Callable[..., np.ndarray
         return result.astype(first.dtype) if result.dtype == np.float32 else result
 
     return widened
+
+
+class Unary(Elementwise):
+    """One input; `function` on NumPy arrays and `expression` on scalar expressions say the same."""
+
+    function: ClassVar[Any]
+    expression: ClassVar[Any]
+
+    @via_float32
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        return type(self).function(x)
+
+    def scalar(self, x: e.Expr) -> e.Expr:
+        return type(self).expression(x)

@@ -189,18 +189,8 @@ class ProjectedLayer(Operator):
     def infer(self, context: InferenceContext, x: Value, r: Value, *others: Value | None) -> tuple[TensorType, ...]:
         return self.layer.results(x, r.shape[2])
 
-    def evaluate(
-        self,
-        x: np.ndarray,
-        r: np.ndarray,
-        b: np.ndarray | None = None,
-        sequence_lens: np.ndarray | None = None,
-        initial_h: np.ndarray | None = None,
-        initial_c: np.ndarray | None = None,
-        p: np.ndarray | None = None,
-    ) -> tuple[np.ndarray, ...]:
-        states = (initial_h, initial_c)[: self.layer.states]
-        return self.layer.run(x, None, r, b, sequence_lens, states, p)[: 1 + self.layer.states]
+    def evaluate(self, x: np.ndarray, r: np.ndarray, *others: np.ndarray | None) -> tuple[np.ndarray, ...]:
+        return self.layer.run(x, None, r, *others)
 
     @lower_halves
     def lower(self, to: Lowering, x: Value, r: Value, *others: Value | None) -> Any:

@@ -8,7 +8,6 @@ each tap.
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 
 from jitonnx.ir.computation import computations as c
 from jitonnx.ir.computation.lowering import Lowering
@@ -53,7 +52,7 @@ def convolve_transposed_unfolded(to: Lowering, x: Value, w: Value, windows: Wind
         out + most - first - size
         for out, most, first, size in zip(windows.output, reach, before, spread.shape[2:], strict=True)
     )
-    plain = replace(windows, strides=(1,) * len(kernel), before=before, after=after)
+    plain = windows._replace(strides=(1,) * len(kernel), before=before, after=after)
     return convolve_unfolded(to, spread, _turned(to, w, kernel, groups), plain, groups)
 
 

@@ -175,6 +175,7 @@ class Registry:
                 raise GraphError(f"{where}: {text}")
         check_types(signature, node, where)
         if node.version < known[-1].version:
+            node.drop("consumed_inputs")  # which version 1 of many has, and which never meant anything
             declaration.upgrade(node)
         while node.inputs and node.inputs[-1] is None:
             node.inputs.pop()

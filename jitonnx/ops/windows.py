@@ -12,13 +12,12 @@ from jitonnx.ir.dims import DimLike, ceil_divide, floor_divide, maximum, minimum
 from jitonnx.ir.graph import Value
 from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError
-from jitonnx.support.records import NamedTuple, dataclass
+from jitonnx.support.records import NamedTuple
 
 AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 
 
-@dataclass(frozen=True)
-class Windows:
+class Windows(NamedTuple):
     """One entry a spatial axis. Output element o covers input elements o * stride - before + tap * dilation.
 
     Kernel, padding and output hold dimensions (DimLike); for evaluation all of them are integers.
@@ -276,3 +275,23 @@ def tap_slices(windows: Windows, tap: Sequence[int]) -> tuple[slice, ...]:
         slice(position * dilation, position * dilation + (out - 1) * stride + 1 if out else 0, stride)
         for position, dilation, out, stride in zip(tap, windows.dilations, windows.output, windows.strides, strict=True)
     )
+
+
+def fold(x: np.ndarray, windows: Windows, blocks: Sequence[int]) -> np.ndarray:
+    """x [N, C, kernel..., blocks...] with each tap of each block added in its place, to [N, C, output...]."""
+    covers = extent(windows.kernel, windows.dilations)
+    reach = [
+        max((count - 1) * stride + cover, before + out)
+        for count, stride, cover, before, out in zip(
+            blocks, windows.strides, covers, windows.before, windows.output, strict=True
+        )
+    ]
+    nothing: Any = "" if x.dtype == object else 0  # strings are added by joining them
+    canvas = np.full((*x.shape[:2], *reach), nothing, x.dtype)
+    for tap in windows.taps():
+        place: tuple[Any, ...] = (..., *tap_slices(windows._replace(output=tuple(blocks)), tap))
+        part: tuple[Any, ...] = (slice(None), slice(None), *tap)
+        canvas[place] += x[part]
+    cuts = (slice(before, before + out) for before, out in zip(windows.before, windows.output, strict=True))
+    kept: tuple[Any, ...] = (..., *cuts)
+    return canvas[kept]

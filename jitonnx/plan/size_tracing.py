@@ -133,6 +133,12 @@ def _simplified(operation: int, a: Number, b: Number) -> Number | None:
     return None
 
 
+def _traced(operation: int, *, turned: bool = False) -> Callable[[TracedSize, Number], Number]:
+    if turned:
+        return lambda b, a: b.recording.apply(operation, a, b)
+    return lambda a, b: a.recording.apply(operation, a, b)
+
+
 class TracedSize:
     """An integer, of which a recording notes what is done with it."""
 
@@ -141,46 +147,18 @@ class TracedSize:
     def __init__(self, recording: SizeTrace, register: int, value: int) -> None:
         self.recording, self.register, self.value = recording, register, value
 
-    def __add__(self, other: Number) -> Number:
-        return self.recording.apply(_ADD, self, other)
-
-    __radd__ = __add__
-
-    def __sub__(self, other: Number) -> Number:
-        return self.recording.apply(_SUBTRACT, self, other)
-
-    def __rsub__(self, other: Number) -> Number:
-        return self.recording.apply(_SUBTRACT, other, self)
-
-    def __mul__(self, other: Number) -> Number:
-        return self.recording.apply(_MULTIPLY, self, other)
-
-    __rmul__ = __mul__
-
-    def __floordiv__(self, other: Number) -> Number:
-        return self.recording.apply(_DIVIDE, self, other)
-
-    def __rfloordiv__(self, other: Number) -> Number:
-        return self.recording.apply(_DIVIDE, other, self)
-
-    def __mod__(self, other: Number) -> Number:
-        return self.recording.apply(_MODULO, self, other)
-
-    def __rmod__(self, other: Number) -> Number:
-        return self.recording.apply(_MODULO, other, self)
+    __add__ = __radd__ = _traced(_ADD)
+    __sub__, __rsub__ = _traced(_SUBTRACT), _traced(_SUBTRACT, turned=True)
+    __mul__ = __rmul__ = _traced(_MULTIPLY)
+    __floordiv__, __rfloordiv__ = _traced(_DIVIDE), _traced(_DIVIDE, turned=True)
+    __mod__, __rmod__ = _traced(_MODULO), _traced(_MODULO, turned=True)
+    __and__ = __rand__ = _traced(_AND)
+    __or__ = __ror__ = _traced(_OR)
+    larger, smaller, below = _traced(_LARGER), _traced(_SMALLER), _traced(_BELOW)
+    """See `kernels.parts.sizes`."""
 
     def __divmod__(self, other: Number) -> tuple[Number, Number]:
         return self // other, self % other
-
-    def __and__(self, other: Number) -> Number:
-        return self.recording.apply(_AND, self, other)
-
-    __rand__ = __and__
-
-    def __or__(self, other: Number) -> Number:
-        return self.recording.apply(_OR, self, other)
-
-    __ror__ = __or__
 
     def __neg__(self) -> Number:
         return 0 - self
@@ -190,18 +168,6 @@ class TracedSize:
 
     def __abs__(self) -> Number:
         return -self if self < 0 else self
-
-    def larger(self, other: Number) -> Number:
-        """See `kernels.parts.sizes`."""
-        return self.recording.apply(_LARGER, self, other)
-
-    def smaller(self, other: Number) -> Number:
-        """See `kernels.parts.sizes`."""
-        return self.recording.apply(_SMALLER, self, other)
-
-    def below(self, other: Number) -> Number:
-        """See `kernels.parts.sizes`."""
-        return self.recording.apply(_BELOW, self, other)
 
     def _compared(self, a: Number, b: Number, *, if_below: bool) -> bool:
         """Whether a < b, or where not `if_below` whether a >= b."""
@@ -248,6 +214,12 @@ class TracedSize:
     __hash__ = __truediv__ = __rtruediv__ = __float__ = __int__ = _refused
 
 
+def _written(operation: int, *, turned: bool = False) -> Callable[[Written, int | Written], Written]:
+    if turned:
+        return lambda b, a: b.section.apply(operation, a, b)
+    return lambda a, b: a.section.apply(operation, a, b)
+
+
 class Written:
     """An integer that is not known yet: what is done with it is written down, in registers from `first` on.
 
@@ -259,25 +231,11 @@ class Written:
     def __init__(self, section: Section, register: int) -> None:
         self.section, self.register = section, register
 
-    def __add__(self, other: int | Written) -> Written:
-        return self.section.apply(_ADD, self, other)
-
-    __radd__ = __add__
-
-    def __mul__(self, other: int | Written) -> Written:
-        return self.section.apply(_MULTIPLY, self, other)
-
-    __rmul__ = __mul__
-
-    def __floordiv__(self, other: int | Written) -> Written:
-        return self.section.apply(_DIVIDE, self, other)
-
-    def __rfloordiv__(self, other: int) -> Written:
-        return self.section.apply(_DIVIDE, other, self)
-
-    def larger(self, other: int | Written) -> Written:
-        """See `kernels.parts.sizes`."""
-        return self.section.apply(_LARGER, self, other)
+    __add__ = __radd__ = _written(_ADD)
+    __mul__ = __rmul__ = _written(_MULTIPLY)
+    __floordiv__, __rfloordiv__ = _written(_DIVIDE), _written(_DIVIDE, turned=True)
+    larger = _written(_LARGER)
+    """See `kernels.parts.sizes`."""
 
 
 class Section:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from jitonnx.emit import types
 from jitonnx.emit.builder import Kernel, KernelBuilder
-from jitonnx.emit.epilogue import Stage
 from jitonnx.emit.ssa import SSAValue
 from jitonnx.kernels.check.spec import CheckBuffers, CheckSizes, CheckSpec
 from jitonnx.kernels.parts.masks import each_mask
 
 
-def build(spec: CheckSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
-    """The kernel of `spec` for vectors of 4 * lanes bytes. There is no epilogue."""
-    if epilogue is not None:
-        raise ValueError(f"{spec} takes no epilogue")
+def build(spec: CheckSpec, lanes: int) -> Kernel:
+    """The kernel of `spec` for vectors of 4 * lanes bytes."""
 
     def body(code: KernelBuilder, begin: SSAValue, end: SSAValue) -> None:
         buffers, sizes = code.buffers(CheckBuffers, types.uint8, error=types.int64), code.sizes(CheckSizes)

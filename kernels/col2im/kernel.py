@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 from jitonnx.emit import types
 from jitonnx.emit.builder import Kernel, KernelBuilder, Mask, Pointer, Variable, gathered, remainder, smaller
-from jitonnx.emit.epilogue import Stage
 from jitonnx.emit.ssa import SSAValue
 from jitonnx.kernels.col2im.spec import FoldSizes, FoldSpec
 from jitonnx.kernels.parts.layouts import UnaryBuffers
@@ -15,10 +14,8 @@ _SHUFFLED = 4
 """Vectors that are put in order by shuffles at most; the elements of more are stored one by one."""
 
 
-def build(spec: FoldSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
-    """The kernel of `spec` for vectors of `lanes` float32. There is no epilogue."""
-    if epilogue is not None:
-        raise ValueError(f"{spec} takes no epilogue")
+def build(spec: FoldSpec, lanes: int) -> Kernel:
+    """The kernel of `spec` for vectors of `lanes` float32."""
     return lambda code, begin, end: _Fold(code, spec, lanes).emit(begin, end)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from jitonnx.emit import types
 from jitonnx.emit.builder import Kernel, KernelBuilder, smaller
-from jitonnx.emit.epilogue import Stage
 from jitonnx.emit.ssa import SSAValue
 from jitonnx.kernels.compaction.spec import (
     CompressBuffers,
@@ -19,10 +18,8 @@ from jitonnx.kernels.parts.masks import each_mask, ones, places_of
 from jitonnx.kernels.parts.memory import copy_bytes
 
 
-def build(spec: NonZeroSpec | CompressSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
-    """The kernel of `spec` for vectors of 4 * lanes bytes. There is no epilogue."""
-    if epilogue is not None:
-        raise ValueError(f"{spec} takes no epilogue")
+def build(spec: NonZeroSpec | CompressSpec, lanes: int) -> Kernel:
+    """The kernel of `spec` for vectors of 4 * lanes bytes."""
     if isinstance(spec, CompressSpec):
         return lambda code, begin, end: _compress(code, spec, 4 * lanes)
     return lambda code, begin, end: _non_zero(code, spec, 4 * lanes // spec.itemsize)

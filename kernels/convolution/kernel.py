@@ -64,11 +64,7 @@ def build(spec: KernelSpec, lanes: int, epilogue: Stage | None = None) -> Kernel
         return winograd.build(spec, epilogue)
     if not isinstance(spec, DirectSpec) or spec.lanes != lanes:
         raise ValueError(f"Bug: {spec} has no convolution kernel with {lanes} lanes")
-
-    def body(code: KernelBuilder, begin: SSAValue, end: SSAValue) -> None:
-        _Direct(code, spec, Epilogue(code, epilogue, types.float32, lanes)).emit(begin, end)
-
-    return body
+    return lambda code, begin, end: _Direct(code, spec, Epilogue(code, epilogue, types.float32, lanes)).emit(begin, end)
 
 
 class _Direct:

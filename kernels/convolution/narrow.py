@@ -21,11 +21,7 @@ def build(spec: NarrowSpec, lanes: int, epilogue: Stage | None = None) -> Kernel
     """The kernel of `spec` for vectors of `lanes` float32."""
     if spec.lanes != lanes:
         raise ValueError(f"Bug: {spec} has no kernel with {lanes} lanes")
-
-    def body(code: KernelBuilder, begin: SSAValue, end: SSAValue) -> None:
-        _Narrow(code, spec, Epilogue(code, epilogue, types.float32, lanes)).emit(begin, end)
-
-    return body
+    return lambda code, begin, end: _Narrow(code, spec, Epilogue(code, epilogue, types.float32, lanes)).emit(begin, end)
 
 
 class _Sizes(Loaded):

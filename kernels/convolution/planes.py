@@ -24,11 +24,7 @@ _MaskAt = Callable[[SSAValue], Mask | None]
 
 def build(spec: DepthwisePlanesSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
     """The kernel of `spec` for vectors of `lanes` float32."""
-
-    def body(code: KernelBuilder, begin: SSAValue, end: SSAValue) -> None:
-        _emit(code, spec, lanes, Epilogue(code, epilogue, types.float32, lanes), begin, end)
-
-    return body
+    return lambda code, begin, end: _emit(code, spec, lanes, Epilogue(code, epilogue, types.float32, lanes), begin, end)
 
 
 def _emit(

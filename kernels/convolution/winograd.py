@@ -31,11 +31,9 @@ _I64 = llvm_ir.IntType(64)
 
 def build(spec: WinogradSpec, epilogue: Stage | None = None) -> Kernel:
     """The kernel of `spec`."""
-
-    def body(code: KernelBuilder, begin: SSAValue, end: SSAValue) -> None:
-        _Winograd(code, spec, Epilogue(code, epilogue, types.float32, spec.lanes)).emit(begin, end)
-
-    return body
+    return lambda code, begin, end: _Winograd(code, spec, Epilogue(code, epilogue, types.float32, spec.lanes)).emit(
+        begin, end
+    )
 
 
 class _Memory:

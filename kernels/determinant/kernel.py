@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from jitonnx.emit import types
 from jitonnx.emit.builder import Kernel, KernelBuilder, Mask, Pointer, each_vector, smaller
-from jitonnx.emit.epilogue import Stage
 from jitonnx.emit.ssa import SSAValue, absolute, fma, select
 from jitonnx.kernels.determinant.spec import DeterminantSizes, DeterminantSpec
 from jitonnx.kernels.parts.layouts import UnaryBuffers
 
 
-def build(spec: DeterminantSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
-    """The kernel of `spec` for vectors of `lanes` float32. There is no epilogue."""
-    if epilogue is not None:
-        raise ValueError(f"{spec} takes no epilogue")
+def build(spec: DeterminantSpec, lanes: int) -> Kernel:
+    """The kernel of `spec` for vectors of `lanes` float32."""
     element = getattr(types, spec.element)
 
     def body(code: KernelBuilder, begin: SSAValue, end: SSAValue) -> None:

@@ -6,7 +6,6 @@ import functools
 
 from jitonnx.emit import llvm_ir, types
 from jitonnx.emit.builder import Kernel, KernelBuilder, Pointer, larger, remainder, smaller
-from jitonnx.emit.epilogue import Stage
 from jitonnx.emit.ssa import SSAValue, select
 from jitonnx.kernels.gather.spec import (
     GatherBuffers,
@@ -28,10 +27,8 @@ _LANES = 8
 GatherSpec = GatherRowsSpec | GatherElementsSpec | ReverseSequenceSpec
 
 
-def build(spec: GatherSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
-    """The kernel of `spec` for vectors of 4 * lanes bytes. There is no epilogue."""
-    if epilogue is not None:
-        raise ValueError(f"{spec} takes no epilogue")
+def build(spec: GatherSpec, lanes: int) -> Kernel:
+    """The kernel of `spec` for vectors of 4 * lanes bytes."""
     if isinstance(spec, GatherRowsSpec):
         return lambda code, begin, end: _gather_rows(code, spec, 4 * lanes, begin, end)
     if isinstance(spec, ReverseSequenceSpec):

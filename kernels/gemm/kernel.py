@@ -58,11 +58,9 @@ def build(spec: GemmSpec | ScaleSpec | BlasSpec, lanes: int, epilogue: Stage | N
     if any(width % part for width in spec.widths):
         raise ValueError(f"Bug: tiles {spec.widths} wide are not made of vectors of {part}")
     element = getattr(types, spec.element)
-
-    def body(code: KernelBuilder, begin: SSAValue, end: SSAValue) -> None:
-        _Gemm(code, spec, element, lanes, Epilogue(code, epilogue, element, lanes)).emit(begin, end)
-
-    return body
+    return lambda code, begin, end: _Gemm(code, spec, element, lanes, Epilogue(code, epilogue, element, lanes)).emit(
+        begin, end
+    )
 
 
 class _Product(NamedTuple):

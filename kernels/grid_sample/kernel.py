@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 from jitonnx.emit import types
 from jitonnx.emit.builder import Kernel, KernelBuilder, Mask, Pointer, each_vector, remainder, smaller
-from jitonnx.emit.epilogue import Stage
 from jitonnx.emit.simd import convert, floor
 from jitonnx.emit.ssa import SSAValue, at_least, at_most, fma, select
 from jitonnx.kernels.grid_sample.spec import (
@@ -25,10 +24,8 @@ _CUBIC = -0.75
 """The coefficient of Keys' cubic convolution."""
 
 
-def build(spec: SamplePlanesSpec | SamplePixelsSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
-    """The kernel of `spec` for vectors of `lanes` float32. There is no epilogue."""
-    if epilogue is not None:
-        raise ValueError(f"{spec} takes no epilogue")
+def build(spec: SamplePlanesSpec | SamplePixelsSpec, lanes: int) -> Kernel:
+    """The kernel of `spec` for vectors of `lanes` float32."""
     kind = _Planes if isinstance(spec, SamplePlanesSpec) else _Pixels
     return lambda code, begin, end: kind(code, spec, lanes).emit(begin, end)
 

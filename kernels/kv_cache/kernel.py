@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from jitonnx.emit import types
 from jitonnx.emit.builder import Kernel, KernelBuilder, Pointer, larger, remainder, smaller
-from jitonnx.emit.epilogue import Stage
 from jitonnx.emit.ssa import SSAValue
 from jitonnx.kernels.kv_cache.spec import CacheBuffers, CacheSizes, CacheSpec
 from jitonnx.kernels.parts.memory import copy_bytes, fill
 
 
-def build(spec: CacheSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
-    """The kernel of `spec` for vectors of `lanes` elements of its size. There is no epilogue."""
-    if epilogue is not None:
-        raise ValueError(f"{spec} takes no epilogue")
+def build(spec: CacheSpec, lanes: int) -> Kernel:
+    """The kernel of `spec` for vectors of `lanes` elements of its size."""
     return lambda code, begin, end: _emit(code, spec, lanes * spec.itemsize, begin, end)
 
 

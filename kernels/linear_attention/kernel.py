@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from jitonnx.emit import types
 from jitonnx.emit.builder import Kernel, KernelBuilder, Mask, Pointer, Variable, remainder
-from jitonnx.emit.epilogue import Stage
 from jitonnx.emit.ssa import SSAValue, fma
 from jitonnx.kernels.linear_attention.spec import (
     COLUMNS,
@@ -19,10 +18,8 @@ HEADS = 4
 """Heads of q whose sums are kept in registers at a time."""
 
 
-def build(spec: LinearAttentionSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
-    """The kernel of `spec` for vectors of `lanes`. There is no epilogue."""
-    if epilogue is not None:
-        raise ValueError(f"{spec} takes no epilogue")
+def build(spec: LinearAttentionSpec, lanes: int) -> Kernel:
+    """The kernel of `spec` for vectors of `lanes`."""
     return lambda code, begin, end: _Kernel(code, spec, min(lanes, COLUMNS)).emit(begin, end)
 
 

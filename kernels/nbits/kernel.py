@@ -83,11 +83,9 @@ def build(spec: NBitsSpec | RowsSpec, lanes: int, epilogue: Stage | None = None)
         return lambda code, begin, end: _Rows(code, spec).emit(begin, end)
     if spec.width != VECTORS * lanes:
         raise ValueError(f"Bug: panels {spec.width} wide are not {VECTORS} vectors of {lanes}")
-
-    def body(code: KernelBuilder, begin: SSAValue, end: SSAValue) -> None:
-        _NBits(code, spec, lanes, Epilogue(code, epilogue, types.float32, lanes)).emit(begin, end)
-
-    return body
+    return lambda code, begin, end: _NBits(code, spec, lanes, Epilogue(code, epilogue, types.float32, lanes)).emit(
+        begin, end
+    )
 
 
 class _Rows:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from jitonnx.emit import types
 from jitonnx.emit.builder import Kernel, KernelBuilder, Pointer, larger, remainder, smaller
-from jitonnx.emit.epilogue import Stage
 from jitonnx.emit.simd import convert
 from jitonnx.emit.ssa import SSAValue, bits, isnan, select
 from jitonnx.kernels.nms.spec import (
@@ -24,10 +23,8 @@ _LEAST = -(1 << 63)
 """The least record: no box has it."""
 
 
-def build(spec: NmsSpec | SelectedSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
-    """The kernel of `spec` for vectors of `lanes` float32. There is no epilogue."""
-    if epilogue is not None:
-        raise ValueError(f"{spec} takes no epilogue")
+def build(spec: NmsSpec | SelectedSpec, lanes: int) -> Kernel:
+    """The kernel of `spec` for vectors of `lanes` float32."""
     if isinstance(spec, SelectedSpec):
         return lambda code, begin, end: _selected(code)
     return lambda code, begin, end: _Suppression(spec, code, lanes).rows(begin, end)

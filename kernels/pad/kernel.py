@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from jitonnx.emit import types
 from jitonnx.emit.builder import Kernel, KernelBuilder, Pointer, remainder, smaller
-from jitonnx.emit.epilogue import Stage
 from jitonnx.emit.ssa import SSAValue, select
 from jitonnx.kernels.pad.spec import Axis, PadBuffers, PadSizes, PadSpec
 from jitonnx.kernels.parts.memory import WORDS, copy_bytes, fill
 
 
-def build(spec: PadSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
-    """The kernel of `spec` for vectors of 4 * lanes bytes. There is no epilogue."""
-    if epilogue is not None:
-        raise ValueError(f"{spec} takes no epilogue")
+def build(spec: PadSpec, lanes: int) -> Kernel:
+    """The kernel of `spec` for vectors of 4 * lanes bytes."""
     return lambda code, begin, end: _Kernel(code, spec, 4 * lanes).emit(begin, end)
 
 

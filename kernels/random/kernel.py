@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from jitonnx.emit import types
 from jitonnx.emit.builder import Kernel, KernelBuilder, smaller
-from jitonnx.emit.epilogue import Stage
 from jitonnx.emit.simd import convert
 from jitonnx.emit.ssa import SSAValue, at_most, bits, from_bits, select, sqrt, to_float
 from jitonnx.kernels.random.spec import (
@@ -20,10 +19,8 @@ from jitonnx.kernels.random.spec import (
 from jitonnx.support import philox
 
 
-def build(spec: NextSpec | RandomSpec | SearchSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
-    """The kernel of `spec` for vectors of `lanes` float32. There is no epilogue."""
-    if epilogue is not None:
-        raise ValueError(f"{spec} takes no epilogue")
+def build(spec: NextSpec | RandomSpec | SearchSpec, lanes: int) -> Kernel:
+    """The kernel of `spec` for vectors of `lanes` float32."""
     if isinstance(spec, NextSpec):
         return _next
     if isinstance(spec, SearchSpec):

@@ -16,7 +16,6 @@ from contextlib import contextmanager
 
 from jitonnx.emit import llvm_ir, types
 from jitonnx.emit.builder import Kernel, KernelBuilder, Mask, Pointer, larger, remainder, smaller
-from jitonnx.emit.epilogue import Stage
 from jitonnx.emit.ssa import SSAValue, bits, fma, from_bits, funnel_left, select, to_float
 from jitonnx.kernels.parts.barriers import PhaseBarrier
 from jitonnx.kernels.parts.microkernel import emit_prefetch
@@ -25,10 +24,10 @@ from jitonnx.kernels.recurrent.spec import RecurrentBuffers, RecurrentSizes, Rec
 from jitonnx.support.records import NamedTuple
 
 
-def build(spec: RecurrentSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
-    """The kernel of `spec` for vectors of `lanes` elements. There is no epilogue."""
-    if epilogue is not None or spec.units != lanes:
-        raise ValueError(f"{spec} takes no epilogue, and panels of a vector's length, here {lanes}")
+def build(spec: RecurrentSpec, lanes: int) -> Kernel:
+    """The kernel of `spec` for vectors of `lanes` elements."""
+    if spec.units != lanes:
+        raise ValueError(f"{spec} takes panels of a vector's length, here {lanes}")
     return lambda code, begin, end: _Kernel(code, spec).emit(begin, end)
 
 

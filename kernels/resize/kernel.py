@@ -37,11 +37,7 @@ def build(
         return lambda code, begin, end: _Axis(code, spec, lanes).emit(begin, end)
     if isinstance(spec, RepeatPlanesSpec):
         return lambda code, begin, end: Repeat(code, spec, lanes).emit(begin, end)
-
-    def body(code: KernelBuilder, begin: SSAValue, end: SSAValue) -> None:
-        _MODES[spec.mode](code, spec, lanes, epilogue).emit(begin, end)
-
-    return body
+    return lambda code, begin, end: _MODES[spec.mode](code, spec, lanes, epilogue).emit(begin, end)
 
 
 class _Rows:

@@ -6,17 +6,14 @@ import functools
 
 from jitonnx.emit import types
 from jitonnx.emit.builder import Kernel, KernelBuilder, Mask, Pointer, Variable, each_vector, larger, remainder, smaller
-from jitonnx.emit.epilogue import Stage
 from jitonnx.emit.simd import ceil, convert, floor, maximum, trunc
 from jitonnx.emit.ssa import SSAValue, at_least, at_most, copysign, fma, from_bits, narrow, select
 from jitonnx.kernels.roi_align.spec import LANES, MAX_SAMPLES, RoiAlignBuffers, RoiAlignSizes, RoiAlignSpec
 from jitonnx.support.records import NamedTuple
 
 
-def build(spec: RoiAlignSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
-    """The kernel of `spec` for vectors of `lanes` float32. There is no epilogue."""
-    if epilogue is not None:
-        raise ValueError(f"{spec} takes no epilogue")
+def build(spec: RoiAlignSpec, lanes: int) -> Kernel:
+    """The kernel of `spec` for vectors of `lanes` float32."""
     kind = _Pixels if spec.pixels else _Planes
     return lambda code, begin, end: kind(code, spec, lanes).emit(begin, end)
 

@@ -14,7 +14,6 @@ from jitonnx.emit.builder import (
     shuffled,
     smaller,
 )
-from jitonnx.emit.epilogue import Stage
 from jitonnx.emit.ssa import SSAValue
 from jitonnx.kernels.parts.layouts import KeptAxis, UnaryBuffers
 from jitonnx.kernels.parts.rows import unit_range
@@ -24,10 +23,8 @@ _VECTORS = 4
 """Vectors of columns scanned at once: their chains of dependent operations hide each other's latency."""
 
 
-def build(spec: ScanSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
-    """The kernel of `spec` for vectors of `lanes` elements (of spec.element). There is no epilogue."""
-    if epilogue is not None:
-        raise ValueError(f"{spec} takes no epilogue")
+def build(spec: ScanSpec, lanes: int) -> Kernel:
+    """The kernel of `spec` for vectors of `lanes` elements (of spec.element)."""
     element = getattr(types, spec.element)
 
     def body(code: KernelBuilder, begin: SSAValue, end: SSAValue) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 from jitonnx.emit import types
 from jitonnx.emit.builder import Kernel, KernelBuilder, Pointer, each_vector, remainder, smaller
-from jitonnx.emit.epilogue import Stage
 from jitonnx.emit.ssa import SSAValue, isnan, select
 from jitonnx.kernels.parts.indices import counted, only_valid, row_start
 from jitonnx.kernels.parts.memory import copy_bytes
@@ -20,10 +19,8 @@ from jitonnx.kernels.scatter.spec import (
 )
 
 
-def build(spec: ScatterElementsSpec | ScatterRowsSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
-    """The kernel of `spec` for vectors of `lanes` elements (of spec.element). There is no epilogue."""
-    if epilogue is not None:
-        raise ValueError(f"{spec} takes no epilogue")
+def build(spec: ScatterElementsSpec | ScatterRowsSpec, lanes: int) -> Kernel:
+    """The kernel of `spec` for vectors of `lanes` elements (of spec.element)."""
     if isinstance(spec, ScatterElementsSpec):
         return lambda code, begin, end: _scatter_elements(code, spec, begin, end)
     return lambda code, begin, end: _scatter_rows(code, spec, lanes, begin, end)

@@ -6,15 +6,12 @@ import math
 
 from jitonnx.emit import types
 from jitonnx.emit.builder import Kernel, KernelBuilder, Mask, each_vector, larger, smaller
-from jitonnx.emit.epilogue import Stage
 from jitonnx.emit.ssa import SSAValue, isnan, select, to_float, to_single
 from jitonnx.kernels.segments.spec import SegmentsBuffers, SegmentsSizes, SegmentsSpec
 
 
-def build(spec: SegmentsSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
-    """The kernel of `spec` for vectors of `lanes` float32. There is no epilogue."""
-    if epilogue is not None:
-        raise ValueError(f"{spec} takes no epilogue")
+def build(spec: SegmentsSpec, lanes: int) -> Kernel:
+    """The kernel of `spec` for vectors of `lanes` float32."""
     element = getattr(types, spec.element)
 
     def body(code: KernelBuilder, begin: SSAValue, end: SSAValue) -> None:

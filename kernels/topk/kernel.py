@@ -7,7 +7,6 @@ from typing import Any
 
 from jitonnx.emit import types
 from jitonnx.emit.builder import Kernel, KernelBuilder, Pointer, larger, remainder, smaller
-from jitonnx.emit.epilogue import Stage
 from jitonnx.emit.simd import convert
 from jitonnx.emit.ssa import SSAValue, bits, isnan, one_if, select
 from jitonnx.kernels.parts.masks import each_bit, mask_of
@@ -18,10 +17,8 @@ from jitonnx.kernels.topk.spec import BLOCK, TopKBuffers, TopKSizes, TopKSpec
 _INT128 = types.Integer(128, signed=True)
 
 
-def build(spec: TopKSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
-    """The kernel of `spec` for vectors of `lanes` elements (of spec.element). There is no epilogue."""
-    if epilogue is not None:
-        raise ValueError(f"{spec} takes no epilogue")
+def build(spec: TopKSpec, lanes: int) -> Kernel:
+    """The kernel of `spec` for vectors of `lanes` elements (of spec.element)."""
 
     def body(code: KernelBuilder, begin: SSAValue, end: SSAValue) -> None:
         size = code.sizes(TopKSizes)

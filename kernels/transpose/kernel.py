@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from jitonnx.emit.builder import Kernel, KernelBuilder, Pointer, gathered, larger, remainder, shuffled, smaller
-from jitonnx.emit.epilogue import Stage
 from jitonnx.emit.ssa import SSAValue, select
 from jitonnx.kernels.parts.memory import WORDS, Copy, copy_runs, fill
 from jitonnx.kernels.transpose.spec import (
@@ -23,10 +22,8 @@ from jitonnx.kernels.transpose.tiles import TileOrder, copy_transposed, evenly, 
 from jitonnx.target import tuning
 
 
-def build(spec: TransposeSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
-    """The kernel of `spec` for vectors of 4 * lanes bytes. There is no epilogue."""
-    if epilogue is not None:
-        raise ValueError(f"{spec} takes no epilogue")
+def build(spec: TransposeSpec, lanes: int) -> Kernel:
+    """The kernel of `spec` for vectors of 4 * lanes bytes."""
     return lambda code, begin, end: _Kernel(code, spec, 4 * lanes).emit(begin, end)
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from jitonnx.emit import types
 from jitonnx.emit.builder import Kernel, KernelBuilder, Pointer
-from jitonnx.emit.epilogue import Stage
 from jitonnx.emit.simd import convert
 from jitonnx.emit.ssa import SSAValue, one_if, select
 from jitonnx.kernels.parts.memory import WORDS, copy_bytes
@@ -16,10 +15,8 @@ from jitonnx.kernels.unique.spec import INFINITIES, ITEM_BYTES, UniqueBuffers, U
 _INT128 = types.Integer(128, signed=True)
 
 
-def build(spec: UniqueSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
-    """The kernel of `spec`; runs are copied by vectors of 4 * lanes bytes. There is no epilogue."""
-    if epilogue is not None:
-        raise ValueError(f"{spec} takes no epilogue")
+def build(spec: UniqueSpec, lanes: int) -> Kernel:
+    """The kernel of `spec`; runs are copied by vectors of 4 * lanes bytes."""
     return lambda code, begin, end: _Unique(spec, code).all(4 * lanes)
 
 

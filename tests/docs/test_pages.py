@@ -98,7 +98,7 @@ def training() -> Names:
     Path("training.onnx").write_bytes(training_model().SerializeToString())
     random = np.random.default_rng(0)
     batch = (random.random((64, 1, 8, 8), np.float32), random.integers(0, 10, 64))
-    return {"batches": [batch]}
+    return {"batches": [batch], "rate": np.float32(0.01)}
 
 
 def image() -> Names:

@@ -137,6 +137,7 @@ CASES: list[Case] = [
     case("GlobalAveragePool", IMAGE),
     case("GlobalMaxPool", IMAGE),
     case("BatchNormalization", IMAGE, normal(4), normal(4), normal(4), positive(4)),
+    case("BatchNormalization", IMAGE, normal(4), normal(4), normal(4), positive(4), training_mode=1),
     case("LayerNormalization", normal(2, 3, 4), normal(3, 4), normal(3, 4), axis=1),
     case("RMSNormalization", normal(2, 3, 4), normal(4)),
     case("InstanceNormalization", IMAGE, normal(4), normal(4)),

@@ -111,5 +111,3 @@ def test_nothing_to_do_and_wrong_specs() -> None:
             kind("linear", "zeros", 2, element="uint8")
         with pytest.raises(ValueError, match="not multiplied"):
             kind("nearest", "zeros", 2, element="uint8", weighted=True)
-        with pytest.raises(ValueError, match="no epilogue"):
-            build(kind("linear", "zeros", 2), 16, lambda *_: None)  # type: ignore[arg-type]

@@ -111,5 +111,3 @@ def test_wrong_specs_are_refused() -> None:
         ScanSpec("max")
     with pytest.raises(ValueError, match="uint8"):
         ScanSpec("sum", element="uint8")
-    with pytest.raises(ValueError, match="no epilogue"):
-        build(ScanSpec("sum"), 8, epilogue=object())

@@ -168,5 +168,3 @@ def test_wrong_specs_are_refused() -> None:
         ScatterElementsSpec("int64", "uint32").arguments([1] * 9, [1] * 9, 0)
     with pytest.raises(ValueError, match="at most 8 axes"):
         ScatterRowsSpec("int64", "uint32").arguments([1] * 9, [1, 9])
-    with pytest.raises(ValueError, match="no epilogue"):
-        build(ScatterRowsSpec("int64", "uint32"), 8, epilogue=object())

@@ -116,5 +116,3 @@ def test_long_rows(element: str) -> None:
 def test_wrong_specs_are_refused() -> None:
     with pytest.raises(ValueError, match="bool"):
         TopKSpec("bool")
-    with pytest.raises(ValueError, match="no epilogue"):
-        build(TopKSpec(), 8, epilogue=object())

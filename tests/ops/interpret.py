@@ -22,7 +22,7 @@ from jitonnx.ir.operator import evaluate_arrays
 from jitonnx.ops.base import is_narrow
 from jitonnx.ops.onnx.cumulative import CumProd, CumSum
 from jitonnx.ops.onnx.gather import GatherElements, GatherND
-from jitonnx.ops.onnx.reduction import REDUCTIONS, ArgMax, ArgMin
+from jitonnx.ops.onnx.reduction import ArgMax, ArgMin, reduced
 from jitonnx.ops.onnx.reverse_sequence import ReverseSequence
 from jitonnx.ops.onnx.scatter import ScatterElements, ScatterND
 from jitonnx.ops.onnx.selection import TopK
@@ -90,10 +90,10 @@ def _pad(x: Any, operands: list[np.ndarray], shape: tuple[int, ...], sizes: Mapp
 
 
 def _reduce(x: Any, operands: list[np.ndarray], shape: tuple[int, ...], sizes: Mapping[str, int]) -> np.ndarray:
-    (reduction,) = (operator for operator in REDUCTIONS if operator.kind == x.kind)
     data = operands[0]
     wide = data.astype(np.float32) if is_narrow(data.dtype) else data
-    return reduction()._reduce(wide, x.axes, keepdims=x.keepdims).astype(data.dtype)
+    found: np.ndarray = reduced(wide, kind=x.kind, axes=x.axes, keepdims=x.keepdims).astype(data.dtype)
+    return found
 
 
 def _arg_reduce(x: Any, operands: list[np.ndarray], shape: tuple[int, ...], sizes: Mapping[str, int]) -> np.ndarray:

@@ -54,11 +54,10 @@ def _pool(x: Any, operands: Arrays, shape: tuple[int, ...], sizes: Any) -> Any:
     windows = _windows(x, x.kernel, after, shape[2:], sizes)
     (data,) = operands
     if x.kind == "max":
-        return pooling.max_pool(data, windows, x.storage_order)
+        return pooling.max_pool(data, windows, storage_order=x.storage_order)
     if x.kind == "average":
-        pool = pooling.AveragePool(kernel_shape=x.kernel, count_include_pad=x.count_include_pad)
-        return pooling._window_sum(data, windows) / pool._counts(data.shape[2:], windows)
-    return pooling._window_sum(np.abs(data) ** x.p, windows) ** (1 / x.p)
+        return pooling.average_pool(data, windows, count_include_pad=x.count_include_pad)
+    return pooling.lp_pool(data, windows, p=x.p)
 
 
 def _resize(x: Any, operands: Arrays, shape: tuple[int, ...], sizes: Any) -> np.ndarray:

@@ -108,6 +108,14 @@ _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 _PREDICATES = (*_COMPARISONS, "isnan", "isinf", "logical_and", "logical_or", "logical_xor", "logical_not")
 
 
+def _operator(op: BinaryOp) -> Callable[[Expr, Operand], Expr]:
+    return lambda a, b: binary(op, a, b)
+
+
+def _turned(op: BinaryOp) -> Callable[[Expr, Operand], Expr]:
+    return lambda b, a: binary(op, a, b)
+
+
 class Expr:
     """One operation of a scalar expression. Build it with the functions of this module, never directly."""
 
@@ -116,44 +124,14 @@ class Expr:
     def __init__(self, op: Op, arguments: tuple[Expr, ...], dtype: DType, value: Any) -> None:
         self.op, self.arguments, self.dtype, self.value = op, arguments, dtype, value
 
-    def __add__(self, other: Operand) -> Expr:
-        return binary("add", self, other)
-
-    def __radd__(self, other: Operand) -> Expr:
-        return binary("add", other, self)
-
-    def __sub__(self, other: Operand) -> Expr:
-        return binary("sub", self, other)
-
-    def __rsub__(self, other: Operand) -> Expr:
-        return binary("sub", other, self)
-
-    def __mul__(self, other: Operand) -> Expr:
-        return binary("mul", self, other)
-
-    def __rmul__(self, other: Operand) -> Expr:
-        return binary("mul", other, self)
-
-    def __truediv__(self, other: Operand) -> Expr:
-        return binary("div", self, other)
-
-    def __rtruediv__(self, other: Operand) -> Expr:
-        return binary("div", other, self)
+    __add__, __radd__ = _operator("add"), _turned("add")
+    __sub__, __rsub__ = _operator("sub"), _turned("sub")
+    __mul__, __rmul__ = _operator("mul"), _turned("mul")
+    __truediv__, __rtruediv__ = _operator("div"), _turned("div")
+    __lt__, __le__, __gt__, __ge__ = _operator("lt"), _operator("le"), _operator("gt"), _operator("ge")
 
     def __neg__(self) -> Expr:
         return unary("neg", self)
-
-    def __lt__(self, other: Operand) -> Expr:
-        return binary("lt", self, other)
-
-    def __le__(self, other: Operand) -> Expr:
-        return binary("le", self, other)
-
-    def __gt__(self, other: Operand) -> Expr:
-        return binary("gt", self, other)
-
-    def __ge__(self, other: Operand) -> Expr:
-        return binary("ge", self, other)
 
     def __repr__(self) -> str:
         """Every part once, with its type: equal expressions have equal texts, in every process."""

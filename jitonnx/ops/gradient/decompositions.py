@@ -117,8 +117,12 @@ def _wide(tape: Tape, *values: Value | None) -> list[Any]:
 def _batch_normalization(tape: Tape, node: Node, *inputs: Value) -> Value:
     operator = node.operator
     assert isinstance(operator, BatchNormalization)
-    if operator.training_mode or not operator.spatial:
-        _refused(node, "known is that of inference, with statistics by channel")
+    if not operator.spatial:
+        _refused(node, "known is that with statistics by channel")
+    if operator.training_mode:
+        if any(value.users for value in node.outputs[1:]):
+            _refused(node, "its statistics are read")
+        return _by_own_statistics(tape, inputs[:3], (0, *range(2, len(inputs[0].shape))), operator.epsilon)
     x, scale, bias, mean, variance = _wide(tape, *inputs)
     scale, bias, mean, variance = (_by_channel(tape, value, x) for value in (scale, bias, mean, variance))
     y = tape.plus(tape.times(_scaled(tape, x, mean, variance, operator.epsilon), scale), bias)
@@ -127,8 +131,13 @@ def _batch_normalization(tape: Tape, node: Node, *inputs: Value) -> Value:
 
 def _instance_normalization(tape: Tape, node: Node, *inputs: Value) -> Value:
     assert isinstance(node.operator, InstanceNormalization)
+    return _by_own_statistics(tape, inputs, range(2, len(inputs[0].shape)), node.operator.epsilon)
+
+
+def _by_own_statistics(tape: Tape, inputs: Sequence[Value], axes: Sequence[int], epsilon: float) -> Value:
+    """The first input normalised over axes, then scaled and shifted by channel."""
     x, scale, bias = _wide(tape, *inputs)
-    normal = _normal(tape, x, range(2, len(x.shape)), node.operator.epsilon)
+    normal = _normal(tape, x, axes, epsilon)
     y = tape.plus(tape.times(normal, _by_channel(tape, scale, x)), _by_channel(tape, bias, x))
     return tape.cast(y, inputs[0].dtype)
 

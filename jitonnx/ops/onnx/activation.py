@@ -13,17 +13,9 @@ from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType
-from jitonnx.ops.base import Elementwise, via_float32
+from jitonnx.ops.base import Elementwise, Unary, via_float32
 from jitonnx.ops.elementary import erf
 from jitonnx.ops.onnx.shape import Unsqueeze
-
-
-class _Activation(Elementwise):
-    """One float input; version 1 of most has `consumed_inputs`, which never meant anything."""
-
-    @classmethod
-    def upgrade(cls, node: RawNode) -> None:
-        node.drop("consumed_inputs")
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:
@@ -35,7 +27,7 @@ def _softplus(x: np.ndarray) -> np.ndarray:
     return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
 
 
-class Celu(_Activation):
+class Celu(Elementwise):
     """max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
 
     alpha: float = 1.0
@@ -49,7 +41,7 @@ class Celu(_Activation):
         return e.where(x < 0, e.expm1(x / self.alpha) * self.alpha, x)
 
 
-class Elu(_Activation):
+class Elu(Elementwise):
     """x where x >= 0, else alpha * (exp(x) - 1)."""
 
     alpha: float = 1.0
@@ -62,7 +54,7 @@ class Elu(_Activation):
         return e.elu(x, self.alpha)
 
 
-class Gelu(_Activation):
+class Gelu(Elementwise):
     """x / 2 * (1 + erf(x / sqrt(2))); approximate="tanh": x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3)))."""
 
     approximate: str = "none"
@@ -84,62 +76,45 @@ class Gelu(_Activation):
         return e.gelu_tanh(x) if self.approximate == "tanh" else e.gelu(x)
 
 
-class HardSigmoid(_Activation):
+class HardSigmoid(Elementwise):
     """alpha * x + beta, held to [0, 1]."""
 
     alpha: float = 0.2
     beta: float = 0.5
 
-    @via_float32
-    def evaluate(self, x: np.ndarray) -> np.ndarray:
-        return np.clip(x * self.alpha + self.beta, 0, 1)
-
     def scalar(self, x: e.Expr) -> e.Expr:
         return e.minimum(e.maximum(x * self.alpha + self.beta, 0), 1)
 
 
-class HardSwish(_Activation):
+class HardSwish(Elementwise):
     """x * max(0, min(1, x / 6 + 0.5))."""
-
-    @via_float32
-    def evaluate(self, x: np.ndarray) -> np.ndarray:
-        return x * np.clip(x * (1 / 6) + 0.5, 0, 1)
 
     def scalar(self, x: e.Expr) -> e.Expr:
         return x * e.minimum(e.maximum(x * (1 / 6) + 0.5, 0), 1)
 
 
-class LeakyRelu(_Activation):
+class LeakyRelu(Elementwise):
     """x where x >= 0, else alpha * x."""
 
     alpha: float = 0.01
-
-    @via_float32
-    def evaluate(self, x: np.ndarray) -> np.ndarray:
-        return np.where(x < 0, x * self.alpha, x)
 
     def scalar(self, x: e.Expr) -> e.Expr:
         return e.where(x < 0, x * self.alpha, x)
 
 
-class Mish(_Activation):
+class Mish(Unary):
     """x * tanh(softplus(x))."""
 
-    @via_float32
-    def evaluate(self, x: np.ndarray) -> np.ndarray:
-        return x * np.tanh(_softplus(x))
-
-    def scalar(self, x: e.Expr) -> e.Expr:
-        return e.mish(x)
+    function = staticmethod(lambda x: x * np.tanh(_softplus(x)))
+    expression = staticmethod(e.mish)
 
 
-class PRelu(_Activation):
+class PRelu(Elementwise):
     """x where x >= 0, else slope * x; slope is broadcast to x (and x to slope, as onnxruntime has it)."""
 
     @classmethod
     def upgrade(cls, node: RawNode) -> None:
         """Before version 7 a slope of rank 1 belonged to the channels (axis 1), not to the last axis."""
-        node.drop("consumed_inputs")
         x, slope = node.inputs
         if node.version < 7 and x is not None and slope is not None and len(slope.shape) == 1:
             trailing = len(x.shape) - 2
@@ -147,15 +122,11 @@ class PRelu(_Activation):
                 axes = np.arange(1, 1 + trailing)
                 node.inputs[1] = node.add(Unsqueeze(), [slope, node.add_constant(axes)])
 
-    @via_float32
-    def evaluate(self, x: np.ndarray, slope: np.ndarray) -> np.ndarray:
-        return np.where(x < 0, x * slope, x)
-
     def scalar(self, x: e.Expr, slope: e.Expr) -> e.Expr:
         return e.where(x < 0, x * slope, x)
 
 
-class Relu(_Activation):
+class Relu(Elementwise):
     """max(x, 0); NaN stays NaN."""
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
@@ -165,7 +136,7 @@ class Relu(_Activation):
         return e.maximum(x, 0)
 
 
-class Selu(_Activation):
+class Selu(Elementwise):
     """gamma * x where x > 0, else gamma * alpha * (exp(x) - 1)."""
 
     alpha: float = 1.67326319217681884765625
@@ -173,7 +144,6 @@ class Selu(_Activation):
 
     @classmethod
     def upgrade(cls, node: RawNode) -> None:
-        super().upgrade(node)
         if node.version == 1:  # had the constants with fewer digits
             node.attributes.setdefault("alpha", 1.6732)
             node.attributes.setdefault("gamma", 1.0507)
@@ -186,7 +156,7 @@ class Selu(_Activation):
         return e.elu(x, self.alpha) * self.gamma
 
 
-class Shrink(_Activation):
+class Shrink(Elementwise):
     """x + bias where x < -lambd, x - bias where x > lambd, else 0. Integers are computed with as floats."""
 
     bias: float = 0.0
@@ -205,40 +175,28 @@ class Shrink(_Activation):
         return e.cast(e.where(wide < -self.lambd, wide + self.bias, inner), x.dtype)
 
 
-class Sigmoid(_Activation):
+class Sigmoid(Unary):
     """1 / (1 + exp(-x))."""
 
-    @via_float32
-    def evaluate(self, x: np.ndarray) -> np.ndarray:
-        return _sigmoid(x)
-
-    def scalar(self, x: e.Expr) -> e.Expr:
-        return e.sigmoid(x)
+    function = staticmethod(_sigmoid)
+    expression = staticmethod(e.sigmoid)
 
 
-class Softplus(_Activation):
+class Softplus(Unary):
     """log(exp(x) + 1), without forming exp of large numbers."""
 
-    @via_float32
-    def evaluate(self, x: np.ndarray) -> np.ndarray:
-        return _softplus(x)
-
-    def scalar(self, x: e.Expr) -> e.Expr:
-        return e.softplus(x)
+    function = staticmethod(_softplus)
+    expression = staticmethod(e.softplus)
 
 
-class Softsign(_Activation):
+class Softsign(Elementwise):
     """x / (1 + |x|)."""
-
-    @via_float32
-    def evaluate(self, x: np.ndarray) -> np.ndarray:
-        return x / (1 + np.abs(x))
 
     def scalar(self, x: e.Expr) -> e.Expr:
         return x / (e.absolute(x) + 1)
 
 
-class SwiGLU(_Activation):
+class SwiGLU(Elementwise):
     """A * sigmoid(alpha * A) * B; A and B have one shape."""
 
     alpha: float = 1.0
@@ -257,7 +215,7 @@ class SwiGLU(_Activation):
         return (e.silu(a) if self.alpha == 1 else a * e.sigmoid(a * self.alpha)) * b
 
 
-class Swish(_Activation):
+class Swish(Elementwise):
     """x * sigmoid(alpha * x)."""
 
     alpha: float = 1.0
@@ -270,25 +228,17 @@ class Swish(_Activation):
         return e.silu(x) if self.alpha == 1 else x * e.sigmoid(x * self.alpha)
 
 
-class Tanh(_Activation):
+class Tanh(Unary):
     """The hyperbolic tangent."""
 
-    @via_float32
-    def evaluate(self, x: np.ndarray) -> np.ndarray:
-        return np.tanh(x)
-
-    def scalar(self, x: e.Expr) -> e.Expr:
-        return e.tanh(x)
+    function = staticmethod(np.tanh)
+    expression = staticmethod(e.tanh)
 
 
-class ThresholdedRelu(_Activation):
+class ThresholdedRelu(Elementwise):
     """x where x > alpha, else 0."""
 
     alpha: float = 1.0
-
-    @via_float32
-    def evaluate(self, x: np.ndarray) -> np.ndarray:
-        return np.where(x > self.alpha, x, x.dtype.type(0))
 
     def scalar(self, x: e.Expr) -> e.Expr:
         return e.where(x > self.alpha, x, 0)

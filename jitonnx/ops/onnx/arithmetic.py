@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from jitonnx.ops.base import (
     FLOATS,
     SIGNED,
     Elementwise,
+    Unary,
     computed,
     via_float32,
 )
@@ -35,7 +36,6 @@ class Binary(Elementwise):
 
     @classmethod
     def upgrade(cls, node: RawNode) -> None:
-        node.drop("consumed_inputs")
         if node.version < 7:
             align_second_input(node)
 
@@ -285,10 +285,6 @@ class BitShift(Elementwise):
 class _Variadic(Elementwise):
     """One or more inputs, broadcast together; before version 8 all of one shape."""
 
-    @classmethod
-    def upgrade(cls, node: RawNode) -> None:
-        node.drop("consumed_inputs")
-
     def infer(self, context: InferenceContext, *inputs: Any, **unused: Any) -> TensorType:
         if not inputs:
             raise InferenceError("at least one input is needed")
@@ -348,7 +344,6 @@ class Clip(Elementwise):
 
     @classmethod
     def upgrade(cls, node: RawNode) -> None:
-        node.drop("consumed_inputs")
         if node.version >= 11 or node.inputs[0] is None:
             return
         # Version 6 gives the limits defaults, the largest floats; version 1 none.
@@ -392,24 +387,6 @@ class Clip(Elementwise):
 
 
 # ---------------------------------------------------------------------------------------------- one input
-
-
-class Unary(Elementwise):
-    """One input; `function` on NumPy arrays and `expression` on scalar expressions say the same."""
-
-    function: ClassVar[Any]
-    expression: ClassVar[Any]
-
-    @classmethod
-    def upgrade(cls, node: RawNode) -> None:
-        node.drop("consumed_inputs")
-
-    @via_float32
-    def evaluate(self, x: np.ndarray) -> np.ndarray:
-        return type(self).function(x)
-
-    def scalar(self, x: e.Expr) -> e.Expr:
-        return type(self).expression(x)
 
 
 def _integers_stay(expression: Callable[[e.Expr], e.Expr]) -> Callable[[e.Expr], e.Expr]:

@@ -21,6 +21,18 @@ from jitonnx.ops.base import lower_halves, widen
 from jitonnx.support.records import NamedTuple
 
 
+class _Given(NamedTuple):
+    """The inputs of an Attention: their values or arrays."""
+
+    q: Any
+    k: Any
+    v: Any
+    mask: Any = None
+    past_key: Any = None
+    past_value: Any = None
+    lengths: Any = None
+
+
 class _Heads(NamedTuple):
     """Shapes of an Attention by head: q [B, H, S, D], k [B, Hkv, T, D], v [B, Hkv, T, Dv], T without the past."""
 
@@ -53,7 +65,8 @@ class Attention(Operator):
 
     # ------------------------------------------------------------ types
 
-    def _heads(self, q: Shape, k: Shape, v: Shape, past: Shape | None) -> _Heads:
+    def _heads(self, given: _Given) -> _Heads:
+        q, k, v = given.q.shape, given.k.shape, given.v.shape
         if not len(q) == len(k) == len(v) or len(q) not in (3, 4):
             raise InferenceError(f"Q, K and V have the ranks {len(q)}, {len(k)} and {len(v)}: all 3 or all 4 expected")
         if len(q) == 3:
@@ -63,26 +76,17 @@ class Attention(Operator):
                 (shape[0], heads, shape[1], floor_divide(shape[2], heads))
                 for shape, heads in ((q, self.q_num_heads), (k, self.kv_num_heads), (v, self.kv_num_heads))
             )
-        return _Heads(q, k, v, past[2] if past is not None else 0)
+        return _Heads(q, k, v, 0 if given.past_key is None else given.past_key.shape[2])
 
-    def infer(  # noqa: PLR0913  (the operator's inputs)
-        self,
-        context: InferenceContext,
-        q: Value,
-        k: Value,
-        v: Value,
-        mask: Value | None = None,
-        past_key: Value | None = None,
-        past_value: Value | None = None,
-        lengths: Value | None = None,
-    ) -> tuple[TensorType, ...]:
+    def infer(self, context: InferenceContext, *inputs: Value | None) -> tuple[TensorType, ...]:
+        q, k, v, mask, past_key, past_value, lengths = given = _Given(*inputs)
         if (past_key is None) != (past_value is None):
             raise InferenceError("past_key and past_value must be given together")
         if past_key is not None and lengths is not None:
             raise InferenceError("nonpad_kv_seqlen cannot be given together with past_key and past_value")
         if min(self.left_window_size, self.right_window_size) < -1:
             raise InferenceError("left_window_size and right_window_size must be -1 or more")
-        heads = self._heads(q.shape, k.shape, v.shape, None if past_key is None else past_key.shape)
+        heads = self._heads(given)
         batch, count, rows, depth = heads.q
         pairs = ((batch, heads.k[0]), (batch, heads.v[0]), (depth, heads.k[3]), (heads.k[2], heads.v[2]))
         if not all(context.demand_equal(a, b) for a, b in (*pairs, (heads.k[1], heads.v[1]))):
@@ -109,20 +113,12 @@ class Attention(Operator):
 
     # ------------------------------------------------------------ evaluation
 
-    def evaluate(
-        self,
-        q: np.ndarray,
-        k: np.ndarray,
-        v: np.ndarray,
-        mask: np.ndarray | None = None,
-        past_key: np.ndarray | None = None,
-        past_value: np.ndarray | None = None,
-        lengths: np.ndarray | None = None,
-    ) -> tuple[np.ndarray, ...]:
-        heads = self._heads(q.shape, k.shape, v.shape, None if past_key is None else past_key.shape)
+    def evaluate(self, *inputs: np.ndarray | None) -> tuple[np.ndarray, ...]:
+        q, k, v, mask, past_key, past_value, lengths = given = _Given(*inputs)
+        heads = self._heads(given)
         queries, keys, values = (_by_head(x, shape) for x, shape in ((q, heads.q), (k, heads.k), (v, heads.v)))
         if past_key is not None:
-            keys, values = np.concatenate((past_key, keys), 2), np.concatenate((past_value, values), 2)  # type: ignore
+            keys, values = np.concatenate((past_key, keys), 2), np.concatenate((past_value, values), 2)
         wide = widen(queries)
         repeats = wide.shape[1] // keys.shape[1]
         factor = wide.dtype.type(math.sqrt(self._scale(heads)))
@@ -179,25 +175,16 @@ class Attention(Operator):
     def _caches(self, to: Lowering, *inputs: Value | None) -> tuple[int, ...]:
         """Keys, values and their past where they are caches of half precision, which the kernel widens as it reads
         them. What no earlier run left comes from products, as float32."""
-        _, k, v, _, past_key, past_value, lengths = (*inputs, *[None] * 4)[:7]
+        _, k, v, _, past_key, past_value, lengths = _Given(*inputs)
         given = [value for value in (k, v, past_key, past_value) if value is not None]
         is_cache = past_key is not None or lengths is not None
         alike = given[0].dtype in HALVES and all(value.dtype is given[0].dtype for value in given)
         return (1, 2, 4, 5) if is_cache and alike and self._in_cache(to) else ()
 
     @functools.partial(lower_halves, keeps=_caches)
-    def lower(  # noqa: PLR0913  (the operator's inputs)
-        self,
-        to: Lowering,
-        q: Value,
-        k: Value,
-        v: Value,
-        mask: Value | None = None,
-        past_key: Value | None = None,
-        past_value: Value | None = None,
-        lengths: Value | None = None,
-    ) -> tuple[Value, ...]:
-        heads = self._heads(q.shape, k.shape, v.shape, None if past_key is None else past_key.shape)
+    def lower(self, to: Lowering, *inputs: Value | None) -> tuple[Value, ...]:
+        q, k, v, mask, past_key, past_value, lengths = given = _Given(*inputs)
+        heads = self._heads(given)
         whole = self._in_cache(to) and q.dtype is DType.FLOAT
         queries, keys, values = (_lower_by_head(to, x, s) for x, s in ((q, heads.q), (k, heads.k), (v, heads.v)))
         if past_key is not None and past_value is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +18,7 @@ from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.base import count_of, integers_of, lower_halves, widen
-from jitonnx.ops.windows import extent, per_axis, split_pads
+from jitonnx.ops.windows import Windows, extent, fold, per_axis, split_pads
 from jitonnx.support.records import NamedTuple
 
 
@@ -76,22 +75,9 @@ class Col2Im(Operator):
 
     def evaluate(self, x: np.ndarray, image_shape: np.ndarray, block_shape: np.ndarray) -> np.ndarray:
         found = self._blocks(image_shape.tolist(), block_shape.tolist())
-        wide = widen(x)
-        padded = [size + a + b for size, a, b in zip(found.image, found.before, found.after, strict=True)]
-        images, channels = x.shape[0], x.shape[1] // math.prod(found.kernel)
-        taps = wide.reshape(images, channels, *found.kernel, *found.blocks)
-        nothing: Any = "" if x.dtype == object else 0  # strings are added by joining them
-        result = np.full((images, channels, *padded), nothing, wide.dtype)
-        for tap in itertools.product(*map(range, found.kernel)):
-            places: tuple[Any, ...] = tuple(
-                slice(at * dilation, at * dilation + (count - 1) * step + 1 if count else 0, step)
-                for at, dilation, count, step in zip(tap, found.dilations, found.blocks, found.strides, strict=True)
-            )
-            result[(..., *places)] += taps[(slice(None), slice(None), *tap)]
-        inner: tuple[Any, ...] = tuple(
-            slice(front, front + size) for front, size in zip(found.before, found.image, strict=True)
-        )
-        return result[(..., *inner)].astype(x.dtype)
+        taps = widen(x).reshape(x.shape[0], x.shape[1] // math.prod(found.kernel), *found.kernel, *found.blocks)
+        windows = Windows(found.kernel, found.strides, found.dilations, found.before, found.after, found.image)
+        return fold(taps, windows, found.blocks).astype(x.dtype)
 
     def lower(self, to: Lowering, x: Value, image_shape: Value, block_shape: Value) -> Value:
         if x.dtype is not DType.BOOL:

@@ -15,7 +15,7 @@ from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import Shape, TensorType
 from jitonnx.ops.base import factor, lower_halves, widen
 from jitonnx.ops.im2col import convolve_transposed_unfolded, convolve_unfolded
-from jitonnx.ops.windows import WindowAttributes, Windows, extent, padded, slide, spatial_rank, spread
+from jitonnx.ops.windows import WindowAttributes, Windows, extent, fold, padded, slide, spatial_rank, spread
 
 KERNEL_AXES, TRANSPOSED_KERNEL_AXES = 3, 2
 """How many spatial axes the kernels for windows take at most; of float, with constant weights."""
@@ -159,29 +159,13 @@ class ConvTranspose(_Convolution):
 
 def convolve_transposed(x: np.ndarray, w: np.ndarray, windows: Windows, group: int) -> np.ndarray:
     """ConvTranspose without bias in x's element type: a matrix product, whose columns are added where they overlap."""
-    images, channels = x.shape[:2]
-    size, out_channels = x.shape[2:], w.shape[1] * group
-    covers = extent(windows.kernel, windows.dilations)
-    reach = [
-        max((n - 1) * stride + cover, before + out)
-        for n, stride, cover, before, out in zip(
-            size, windows.strides, covers, windows.before, windows.output, strict=True
-        )
-    ]
+    images, channels, *size = x.shape
+    out_channels, own = w.shape[1] * group, channels // group
     y = np.zeros((images, out_channels, *windows.output), x.dtype)
     if not y.size or not x.size:
         return y
-    matrices = w.reshape(group, channels // group, -1).transpose(0, 2, 1)
+    matrices = w.reshape(group, own, -1).transpose(0, 2, 1)
     for image in range(images):
-        spreads = np.matmul(matrices, x[image].reshape(group, channels // group, -1))
-        spreads = spreads.reshape(out_channels, *windows.kernel, *size)
-        canvas = np.zeros((out_channels, *reach), x.dtype)
-        for tap in windows.taps():
-            places = tuple(
-                slice(position * dilation, position * dilation + (n - 1) * stride + 1, stride)
-                for position, dilation, n, stride in zip(tap, windows.dilations, size, windows.strides, strict=True)
-            )
-            canvas[(slice(None), *places)] += spreads[(slice(None), *tap)]
-        kept = tuple(slice(before, before + out) for before, out in zip(windows.before, windows.output, strict=True))
-        y[image] = canvas[(slice(None), *kept)]
+        spreads = np.matmul(matrices, x[image].reshape(group, own, -1))
+        y[image] = fold(spreads.reshape(1, out_channels, *windows.kernel, *size), windows, size)[0]
     return y

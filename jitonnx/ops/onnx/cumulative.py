@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import ClassVar
 
 import numpy as np
@@ -16,12 +15,21 @@ from jitonnx.ir.types import TensorType
 from jitonnx.ops.base import is_narrow, lower_halves, normalize_axis
 
 
+def cumulate(x: np.ndarray, *, kind: str, axis: int, exclusive: bool, reverse: bool) -> np.ndarray:
+    """Sums or products of all elements up to each one."""
+    x = np.flip(x, axis) if reverse else x
+    y = np.cumsum(x, axis, x.dtype) if kind == "sum" else np.cumprod(x, axis, x.dtype)
+    if exclusive:
+        moved = np.full_like(y, 0 if kind == "sum" else 1)
+        np.moveaxis(moved, axis, 0)[1:] = np.moveaxis(y, axis, 0)[:-1]
+        y = moved
+    return np.flip(y, axis) if reverse else y
+
+
 class _Cumulative(Operator):
     """Goes along the axis that input 1 names; `exclusive` leaves each element itself out, `reverse` begins at the
     end."""
 
-    function: ClassVar[Callable[..., np.ndarray]]
-    neutral: ClassVar[int]
     kind: ClassVar[c.CumulationKind]
 
     exclusive: int = 0
@@ -35,16 +43,9 @@ class _Cumulative(Operator):
         return x.type
 
     def evaluate(self, x: np.ndarray, axis: np.ndarray) -> np.ndarray:
-        along = normalize_axis(int(axis.reshape(())), x.ndim)
-        data = np.flip(x, along) if self.reverse else x
-        wide = data.astype(np.float32) if is_narrow(x.dtype) else data
-        total = type(self).function(wide, axis=along, dtype=wide.dtype)
-        if self.exclusive:
-            first = [slice(0, 1) if position == along else slice(None) for position in range(x.ndim)]
-            rest = [slice(0, -1) if position == along else slice(None) for position in range(x.ndim)]
-            start = np.full_like(total[tuple(first)], self.neutral)
-            total = np.concatenate([start, total[tuple(rest)]], along)
-        return (np.flip(total, along) if self.reverse else total).astype(x.dtype)
+        along, wide = normalize_axis(int(axis.reshape(())), x.ndim), x.astype(np.float32) if is_narrow(x.dtype) else x
+        options = {"exclusive": bool(self.exclusive), "reverse": bool(self.reverse)}
+        return cumulate(wide, kind=self.kind, axis=along, **options).astype(x.dtype)
 
     @lower_halves
     def lower(self, to: Lowering, x: Value, axis: Value) -> Value:
@@ -57,14 +58,10 @@ class _Cumulative(Operator):
 class CumSum(_Cumulative):
     """Sums of all elements up to each one along an axis."""
 
-    function = staticmethod(np.cumsum)
-    neutral = 0
     kind = "sum"
 
 
 class CumProd(_Cumulative):
     """Products of all elements up to each one along an axis."""
 
-    function = staticmethod(np.cumprod)
-    neutral = 1
     kind = "prod"

@@ -31,7 +31,7 @@ class Dropout(Operator):
     @classmethod
     def upgrade(cls, node: RawNode) -> None:
         if node.version < 12:
-            node.drop("consumed_inputs", "is_test", "ratio")
+            node.drop("is_test", "ratio")
             node.attributes["mask_is_bool"] = node.version >= 10
 
     def infer(

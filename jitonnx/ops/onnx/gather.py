@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,22 @@ def check_within(context: InferenceContext, indices: Value, data: Value, axis: i
             continue
         if not context.demand_equal(minimum(size, limit), size):
             raise InferenceError(f"axis {position} of indices {indices.type} is larger than that of data {data.type}")
+
+
+def gather_elements(data: np.ndarray, indices: np.ndarray, *, axis: int) -> np.ndarray:
+    """data with the coordinate on `axis` replaced by indices."""
+    places: list[Any] = list(np.indices(indices.shape, sparse=True))
+    places[axis] = indices
+    return data[tuple(places)]
+
+
+def gather_nd(data: np.ndarray, indices: np.ndarray, *, batch_dims: int) -> np.ndarray:
+    """Parts of data, addressed by the last axis of indices behind leading axes that both share."""
+    depth = indices.shape[-1]
+    rows = indices.reshape(*indices.shape[:batch_dims], math.prod(indices.shape[batch_dims:-1]), depth)
+    shared = np.indices(rows.shape[:-1], sparse=True)[:batch_dims]
+    found = data[(*shared, *np.moveaxis(rows, -1, 0))]
+    return found.reshape((*indices.shape[:-1], *data.shape[batch_dims + depth :]))
 
 
 class Gather(Operator):
@@ -76,10 +93,7 @@ class GatherElements(Operator):
         return TensorType(data.dtype, indices.shape)
 
     def evaluate(self, data: np.ndarray, indices: np.ndarray) -> np.ndarray:
-        axis = normalize_axis(self.axis, data.ndim)
-        grid: list[Any] = list(np.indices(indices.shape, sparse=True))
-        grid[axis] = indices
-        return data[tuple(grid)]
+        return gather_elements(data, indices, axis=normalize_axis(self.axis, data.ndim))
 
     def lower(self, to: Lowering, data: Value, indices: Value) -> Value:
         axis = normalize_axis(self.axis, len(data.shape))
@@ -104,11 +118,7 @@ class GatherND(Operator):
         return TensorType(data.dtype, (*indices.shape[:-1], *data.shape[batch + depth :]))
 
     def evaluate(self, data: np.ndarray, indices: np.ndarray) -> np.ndarray:
-        batch, depth = self.batch_dims, indices.shape[-1]
-        shape = (*indices.shape[:-1], *data.shape[batch + depth :])
-        rows = indices.reshape(*indices.shape[:batch], -1, depth)
-        grid = np.indices(rows.shape[:-1], sparse=True)[:batch]
-        return data[(*grid, *np.moveaxis(rows, -1, 0))].reshape(shape)
+        return gather_nd(data, indices, batch_dims=self.batch_dims)
 
     def lower(self, to: Lowering, data: Value, indices: Value) -> Value:
         return to.emit(c.GatherND(self.batch_dims), (data, indices), to.type)

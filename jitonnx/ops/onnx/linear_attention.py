@@ -20,6 +20,32 @@ from jitonnx.ops.onnx.convolution import convolve
 from jitonnx.ops.windows import WindowAttributes, slide
 
 
+def linear_attention(
+    q: np.ndarray,
+    k: np.ndarray,
+    v: np.ndarray,
+    state: np.ndarray | None = None,
+    factor: np.ndarray | None = None,
+    beta: np.ndarray | None = None,
+    *,
+    scale: float,
+) -> tuple[np.ndarray, np.ndarray]:
+    """A state for each head, updated step by step and read by the queries; and the last states."""
+    batch, steps, heads, depth = k.shape
+    s = np.zeros((batch, heads, depth, v.shape[3]), q.dtype) if state is None else state.astype(q.dtype)
+    y = np.zeros((*q.shape[:3], v.shape[3]), q.dtype)
+    for t in range(steps):
+        if factor is not None:
+            s = s * factor[:, t, :, :, None]
+        new = v[:, t]
+        if beta is not None:
+            new = beta[:, t] * (new - (k[:, t, :, None] @ s)[:, :, 0])
+        s = s + k[:, t, :, :, None] * new[:, :, None]
+        queries = q[:, t].reshape(batch, heads, -1, depth)
+        y[:, t] = (queries @ s).reshape(batch, -1, v.shape[3])
+    return y * q.dtype.type(scale), s
+
+
 class LinearAttention(Operator):
     """A state of keys by values for each head, to which every step adds and which its query reads.
 
@@ -125,21 +151,10 @@ class LinearAttention(Operator):
         q, k, v = (widen(x).reshape(shape) for x, shape in zip((query, key, value), shapes, strict=True))
         factor = None if decay is None else np.exp(widen(decay).reshape(self._decay(EXACT, decay.shape, k.shape)))
         rate = None if beta is None else widen(beta).reshape(self._beta(EXACT, beta.shape, k.shape))
-        batch, steps, heads, depth = k.shape
-        state = np.zeros((batch, heads, depth, v.shape[3]), np.float32) if past is None else widen(past)
-        y = np.zeros((*q.shape[:3], v.shape[3]), np.float32)
-        for t in range(steps):
-            if factor is not None:
-                state = state * factor[:, t, :, :, None]
-            new = v[:, t]
-            if rate is not None:
-                new = rate[:, t] * (new - (k[:, t, :, None] @ state)[:, :, 0])
-            state = state + k[:, t, :, :, None] * new[:, :, None]
-            queries = q[:, t].reshape(batch, heads, -1, depth)
-            y[:, t] = (queries @ state).reshape(batch, -1, v.shape[3])
-        scale = self._scale(int(depth))
+        scale = self._scale(int(k.shape[3]))
         assert scale is not None
-        y = (y * np.float32(scale)).reshape(*query.shape[:2], self.q_num_heads * v.shape[3])
+        y, state = linear_attention(q, k, v, widen(past), factor, rate, scale=scale)
+        y = y.reshape(*query.shape[:2], self.q_num_heads * v.shape[3])
         return y.astype(query.dtype), state.astype(query.dtype if past is None else past.dtype)
 
     def lower(

@@ -13,7 +13,7 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import DataDependentError
-from jitonnx.ops.base import Elementwise
+from jitonnx.ops.base import Elementwise, Unary
 from jitonnx.ops.onnx.arithmetic import Binary
 
 
@@ -54,14 +54,11 @@ class Xor(_Pairwise):
     expression = staticmethod(e.logical_xor)
 
 
-class Not(Elementwise):
+class Not(Unary):
     """Whether it is false."""
 
-    def evaluate(self, x: np.ndarray) -> np.ndarray:
-        return np.logical_not(x)
-
-    def scalar(self, x: e.Expr) -> e.Expr:
-        return e.logical_not(x)
+    function = staticmethod(np.logical_not)
+    expression = staticmethod(e.logical_not)
 
 
 # ---------------------------------------------------------------------------------------------- comparisons
@@ -171,11 +168,8 @@ class BitwiseXor(_Pairwise):
     expression = staticmethod(e.bitwise_xor)
 
 
-class BitwiseNot(Elementwise):
+class BitwiseNot(Unary):
     """All bits inverted."""
 
-    def evaluate(self, x: np.ndarray) -> np.ndarray:
-        return np.invert(x)
-
-    def scalar(self, x: e.Expr) -> e.Expr:
-        return e.bitwise_not(x)
+    function = staticmethod(np.invert)
+    expression = staticmethod(e.bitwise_not)

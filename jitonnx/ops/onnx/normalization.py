@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 
 from jitonnx.ir.computation import computations as c
@@ -34,7 +36,6 @@ class BatchNormalization(Operator):
         if node.version < 14:
             test = node.attributes.pop("is_test", 0)
             node.attributes["training_mode"] = int(not test and any(node.outputs[1:]))
-            node.drop("consumed_inputs")
 
     def infer(self, context: InferenceContext, x: Value, *parameters: Value) -> tuple[TensorType, ...]:
         if not x.shape:
@@ -100,21 +101,32 @@ def _check_channels(context: InferenceContext, x: Value, parameters: dict[str, V
             raise InferenceError(f"{name} has the type {value.type}; X ({x.type}) needs a vector of {size}")
 
 
-def _over_axes(x: np.ndarray, axes: tuple[int, ...], epsilon: float) -> np.ndarray:
-    """(x - mean) / sqrt(variance + epsilon) over `axes`."""
-    deviation = x - x.mean(axis=axes, keepdims=True)
-    variance = (deviation * deviation).mean(axis=axes, keepdims=True)
-    return deviation / np.sqrt(variance + x.dtype.type(epsilon))
+def group_normalize(
+    x: np.ndarray,
+    scale: np.ndarray | None = None,
+    bias: np.ndarray | None = None,
+    *,
+    groups: int | None,
+    epsilon: float,
+    outside: bool = False,
+) -> np.ndarray:
+    """Each group of channels of each image normalised, each channel by itself if `groups` is None, over the root of the
+    variance and epsilon, which stands `outside` of it or under it; then channels are scaled and shifted."""
+    groups = x.shape[1] if groups is None else groups
+    grouped = x.reshape(x.shape[0], groups, prod(x.shape[1:]) // max(groups, 1))
+    grouped = grouped - grouped.mean(axis=2, keepdims=True)
+    variance = (grouped * grouped).mean(axis=2, keepdims=True)
+    small = x.dtype.type(epsilon)
+    y = (grouped / (np.sqrt(variance) + small if outside else np.sqrt(variance + small))).reshape(x.shape)
+    channels = (-1, *(1,) * (x.ndim - 2))
+    y = y if scale is None else y * scale.reshape(channels)
+    return y if bias is None else y + bias.reshape(channels)
 
 
 class InstanceNormalization(Operator):
     """Each channel of each image [N, C, spatial...] normalised over its spatial axes, then scaled and shifted."""
 
     epsilon: float = 1e-5
-
-    @classmethod
-    def upgrade(cls, node: RawNode) -> None:
-        node.drop("consumed_inputs")
 
     def infer(self, context: InferenceContext, x: Value, scale: Value, bias: Value) -> TensorType:
         if len(x.shape) < 3:
@@ -123,9 +135,8 @@ class InstanceNormalization(Operator):
         return x.type
 
     def evaluate(self, x: np.ndarray, scale: np.ndarray, bias: np.ndarray) -> np.ndarray:
-        normal = _over_axes(widen(x), tuple(range(2, x.ndim)), self.epsilon)
-        channels = (-1, *(1,) * (x.ndim - 2))
-        return (normal * widen(scale).reshape(channels) + widen(bias).reshape(channels)).astype(x.dtype, copy=False)
+        y = group_normalize(widen(x), widen(scale), widen(bias), groups=None, epsilon=self.epsilon)
+        return y.astype(x.dtype, copy=False)
 
     @lower_halves
     def lower(self, to: Lowering, x: Value, scale: Value, bias: Value) -> Value:
@@ -157,13 +168,10 @@ class GroupNormalization(Operator):
         return x.type
 
     def evaluate(self, x: np.ndarray, scale: np.ndarray, bias: np.ndarray) -> np.ndarray:
-        wide = widen(x)
-        groups = wide.reshape(x.shape[0], self.num_groups, -1)
-        normal = _over_axes(groups, (2,), self.epsilon).reshape(x.shape)
         repeats = x.shape[1] // self.num_groups if self.by_group else 1
-        channels = (-1, *(1,) * (x.ndim - 2))
-        factor, summand = (np.repeat(widen(array), repeats).reshape(channels) for array in (scale, bias))
-        return (normal * factor + summand).astype(x.dtype, copy=False)
+        of_channels = (np.repeat(widen(array), repeats) for array in (scale, bias))
+        y = group_normalize(widen(x), *of_channels, groups=self.num_groups, epsilon=self.epsilon)
+        return y.astype(x.dtype, copy=False)
 
     @lower_halves
     def lower(self, to: Lowering, x: Value, scale: Value, bias: Value) -> Value:
@@ -373,6 +381,16 @@ class LpNormalization(Operator):
         return to.map(e.where(e.equal(size, 0), 0.0, element / size), x, norm)
 
 
+def local_response_normalize(x: np.ndarray, *, size: int, alpha: float, beta: float, bias: float) -> np.ndarray:
+    """Each element divided by what the squares in `size` neighbouring channels come to."""
+    before, channels = (size - 1) // 2, x.shape[1]
+    squares = np.zeros((x.shape[0], channels + size - 1, *x.shape[2:]), x.dtype)
+    squares[:, before : before + channels] = x * x
+    total = sum(squares[:, shift : shift + channels] for shift in range(size))
+    kind = x.dtype.type
+    return x / (kind(bias) + kind(alpha / size) * total) ** kind(beta)
+
+
 class LRN(Operator):
     """X [N, C, spatial...] / (bias + alpha / size * sum of squares over `size` neighbouring channels) ** beta."""
 
@@ -389,13 +407,8 @@ class LRN(Operator):
         return x.type
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
-        wide = widen(x)
-        before, channels = (self.size - 1) // 2, x.shape[1]
-        squares = np.zeros((x.shape[0], channels + self.size - 1, *x.shape[2:]), wide.dtype)
-        squares[:, before : before + channels] = wide * wide
-        total = sum(squares[:, shift : shift + channels] for shift in range(self.size))
-        alpha, beta, bias = (wide.dtype.type(value) for value in (self.alpha, self.beta, self.bias))
-        return (wide / (bias + alpha / self.size * total) ** beta).astype(x.dtype, copy=False)
+        y = local_response_normalize(widen(x), size=self.size, alpha=self.alpha, beta=self.beta, bias=self.bias)
+        return y.astype(x.dtype, copy=False)
 
     @lower_halves
     def lower(self, to: Lowering, x: Value) -> Value:

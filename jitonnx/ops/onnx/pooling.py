@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import numpy as np
 
@@ -74,14 +73,14 @@ class MaxPool(_Pool):
         return y, TensorType(DType.INT64, y.shape)
 
     def evaluate(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return max_pool(x, self._windows(EXACT, x.shape), self.storage_order)
+        return max_pool(x, self._windows(EXACT, x.shape), storage_order=self.storage_order)
 
     @lower_halves
     def lower(self, to: Lowering, x: Value) -> tuple[Value, ...]:
         return to.emit_many(self._computation(to.context, "max", x, storage_order=self.storage_order), (x,), to.types)
 
 
-def max_pool(x: np.ndarray, windows: Windows, storage_order: int) -> tuple[np.ndarray, np.ndarray]:
+def max_pool(x: np.ndarray, windows: Windows, *, storage_order: int) -> tuple[np.ndarray, np.ndarray]:
     """Y and Indices of MaxPool. A NaN is the maximum of a window if it is the first there, else it loses."""
     lowest = np.asarray(np.iinfo(x.dtype).min if x.dtype.kind in "iu" else -np.inf, x.dtype)
     spatial = x.shape[2:]
@@ -120,18 +119,7 @@ class AveragePool(_Pool):
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         windows = self._windows(EXACT, x.shape)
-        total = _window_sum(widen(x), windows)
-        return (total / self._counts(x.shape[2:], windows).astype(total.dtype)).astype(x.dtype, copy=False)
-
-    def _counts(self, spatial: tuple[Any, ...], windows: Windows) -> np.ndarray:
-        """How many elements each window's sum is divided by."""
-        counts = []
-        for axis, length in enumerate(spatial):
-            starts = np.arange(windows.output[axis]) * windows.strides[axis] - windows.before[axis]
-            positions = starts[:, None] + np.arange(windows.kernel[axis]) * windows.dilations[axis]
-            low, high = (-windows.before[axis], length + windows.after[axis]) if self.count_include_pad else (0, length)
-            counts.append(((positions >= low) & (positions < high)).sum(axis=1))
-        return functools.reduce(np.multiply.outer, counts)
+        return average_pool(widen(x), windows, count_include_pad=self.count_include_pad).astype(x.dtype, copy=False)
 
     @lower_halves
     def lower(self, to: Lowering, x: Value) -> Value:
@@ -139,11 +127,29 @@ class AveragePool(_Pool):
         return to.emit(self._computation(to.context, "average", x, **options), (x,), to.type)
 
 
-def _window_sum(x: np.ndarray, windows: Windows) -> np.ndarray:
+def sum_pool(x: np.ndarray, windows: Windows) -> np.ndarray:
+    """The sum of each window."""
     around, total = padded(x, windows, 0), np.zeros((*x.shape[:2], *windows.output), x.dtype)
     for tap in windows.taps():
         total += around[(slice(None), slice(None), *tap_slices(windows, tap))]
     return total
+
+
+def average_pool(x: np.ndarray, windows: Windows, *, count_include_pad: bool) -> np.ndarray:
+    """The mean of each window, over the elements of x, or of the padded x."""
+    counts = []
+    for axis, length in enumerate(x.shape[2:]):
+        starts = np.arange(windows.output[axis]) * windows.strides[axis] - windows.before[axis]
+        positions = starts[:, None] + np.arange(windows.kernel[axis]) * windows.dilations[axis]
+        low, high = (-windows.before[axis], length + windows.after[axis]) if count_include_pad else (0, length)
+        counts.append(((positions >= low) & (positions < high)).sum(axis=1))
+    return sum_pool(x, windows) / functools.reduce(np.multiply.outer, counts).astype(x.dtype)
+
+
+def lp_pool(x: np.ndarray, windows: Windows, *, p: float) -> np.ndarray:
+    """The p-norm of each window."""
+    total = sum_pool(np.abs(x) ** x.dtype.type(p), windows)
+    return np.asarray(total ** x.dtype.type(1 / p))
 
 
 class LpPool(_Pool):
@@ -156,9 +162,7 @@ class LpPool(_Pool):
         return self._type(context, x)
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
-        wide = widen(x)
-        total = _window_sum(np.abs(wide) ** wide.dtype.type(self.p), self._windows(EXACT, x.shape))
-        return (total ** wide.dtype.type(1 / self.p)).astype(x.dtype, copy=False)
+        return lp_pool(widen(x), self._windows(EXACT, x.shape), p=self.p).astype(x.dtype, copy=False)
 
     @lower_halves
     def lower(self, to: Lowering, x: Value) -> Value:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -60,15 +60,127 @@ _Gate = Callable[[np.ndarray], np.ndarray]
 
 
 class _Direction(NamedTuple):
-    """The operands of one direction: recurrent weights [gates * H, H], halves of the bias, states [N, H]."""
+    """The operands of one direction: recurrent weights [gates * H, H], halves of the bias, peepholes, activations."""
 
     r: np.ndarray
     bias_w: np.ndarray
     bias_r: np.ndarray
     peepholes: np.ndarray
-    hidden: np.ndarray
-    cell: np.ndarray
     functions: tuple[_Gate, ...]
+    input_forget: bool
+    linear_before_reset: bool
+
+
+# The states [N, H] after one step, of those before it; x has been multiplied with W already.
+
+
+def _lstm(x: np.ndarray, h: np.ndarray, cell: np.ndarray, of: _Direction) -> tuple[np.ndarray, np.ndarray]:
+    f, g, last = of.functions
+    i, o, forget, new = np.split(x + h @ of.r.T + (of.bias_w + of.bias_r), 4, axis=1)
+    p_i, p_o, p_f = np.split(of.peepholes, 3)
+    i = f(i + p_i * cell)
+    forget = 1 - i if of.input_forget else f(forget + p_f * cell)
+    cell = forget * cell + i * g(new)
+    return f(o + p_o * cell) * last(cell), cell
+
+
+def _gru(x: np.ndarray, h: np.ndarray, cell: np.ndarray, of: _Direction) -> tuple[np.ndarray, np.ndarray]:
+    f, g = of.functions
+    size = h.shape[1]
+    r_zr, r_h = of.r[: 2 * size], of.r[2 * size :]
+    bias = of.bias_w + of.bias_r
+    z, reset = np.split(f(x[:, : 2 * size] + h @ r_zr.T + bias[: 2 * size]), 2, axis=1)
+    candidate = x[:, 2 * size :] + of.bias_w[2 * size :]
+    if of.linear_before_reset:
+        candidate = candidate + reset * (h @ r_h.T + of.bias_r[2 * size :])
+    else:
+        candidate = candidate + ((reset * h) @ r_h.T + of.bias_r[2 * size :])
+    h = (1 - z) * g(candidate) + z * h
+    return h, h
+
+
+def _rnn(x: np.ndarray, h: np.ndarray, cell: np.ndarray, of: _Direction) -> tuple[np.ndarray, np.ndarray]:
+    (f,) = of.functions
+    h = f(x + h @ of.r.T + (of.bias_w + of.bias_r))
+    return h, h
+
+
+_STEPS = {"LSTM": _lstm, "GRU": _gru, "RNN": _rnn}
+
+
+def _gate(name: str, alpha: float, beta: float, bound: float) -> _Gate:
+    function = ACTIVATIONS[name].function
+    return lambda x: function(np.clip(x, -bound, bound), alpha, beta)
+
+
+def _over_steps(
+    step: Callable[..., tuple[np.ndarray, np.ndarray]],
+    of: _Direction,
+    x: np.ndarray,
+    lengths: np.ndarray,
+    states: tuple[np.ndarray, np.ndarray],
+    *,
+    backwards: bool,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """One direction over all steps: Y [T, N, H] and the last states [N, H]. x: multiplied with W already."""
+    steps, batch = x.shape[:2]
+    # Which step each sequence takes as its number t: backwards from its own end, not from that of the longest.
+    order = np.repeat(np.arange(steps)[:, None], batch, 1)
+    live = order < lengths
+    if backwards:
+        order = np.where(live, lengths - 1 - order, order)
+    inputs = np.take_along_axis(x, order[:, :, None], 0)
+    h, cell = states
+    y = np.zeros((steps, batch, h.shape[1]), x.dtype)
+    for t in range(steps):
+        new_h, new_cell = step(inputs[t], h, cell, of)
+        mask = live[t][:, None]
+        h, cell = np.where(mask, new_h, h), np.where(mask, new_cell, cell)
+        np.put_along_axis(y, order[t][None, :, None], np.where(mask, new_h, 0)[None], 0)
+    ran = (lengths > 0)[:, None]
+    return y, np.where(ran, h, 0), np.where(ran, cell, 0)
+
+
+def recurrent(  # noqa: PLR0913  (an operator's inputs, and its attributes by name)
+    x: np.ndarray,
+    w: np.ndarray | None,
+    r: np.ndarray,
+    b: np.ndarray | None = None,
+    lengths: np.ndarray | None = None,
+    initial_h: np.ndarray | None = None,
+    initial_c: np.ndarray | None = None,
+    p: np.ndarray | None = None,
+    *,
+    kind: str,
+    direction: str,
+    hidden: int,
+    activations: tuple[tuple[str, float, float], ...],
+    clip: float,
+    input_forget: bool,
+    linear_before_reset: bool,
+) -> tuple[np.ndarray, ...]:
+    """LSTM, GRU or RNN over x [T, N, I]: y [T, directions, N, H], the last h and, of LSTM, the last cell.
+
+    w None: x has been multiplied with it already. activations: name, alpha and beta of each, by direction.
+    """
+    steps, batch, directions = x.shape[0], x.shape[1], r.shape[0]
+    limit, per = clip or math.inf, len(activations) // directions
+    # The third function of a direction, which only LSTM has, is applied to the cell and not to a gate.
+    gates = tuple(_gate(*chosen, math.inf if i % per == 2 else limit) for i, chosen in enumerate(activations))
+    b = np.zeros((directions, 2 * r.shape[1]), x.dtype) if b is None else b
+    p = np.zeros((directions, 3 * hidden), x.dtype) if p is None else p
+    nothing = np.zeros((directions, batch, hidden), x.dtype)
+    h, cell = (nothing if state is None else state for state in (initial_h, initial_c))
+    lengths = np.full(batch, steps) if lengths is None else lengths
+    products = np.split(x, directions, axis=2) if w is None else [x @ one.T for one in w]
+    ran = []
+    for i in range(directions):
+        own = gates[i * per : (i + 1) * per]
+        bias_w, bias_r = np.split(b[i], 2)
+        of = _Direction(r[i], bias_w, bias_r, p[i], own, input_forget, linear_before_reset)
+        backwards = direction == "reverse" or i == 1
+        ran.append(_over_steps(_STEPS[kind], of, products[i], lengths, (h[i], cell[i]), backwards=backwards))
+    return tuple(np.stack(parts, axis) for parts, axis in zip(zip(*ran, strict=True), (1, 0, 0), strict=True))
 
 
 class _Recurrent(Operator):
@@ -123,18 +235,20 @@ class _Recurrent(Operator):
             chosen.append((known[name.lower()], alpha, beta))
         return tuple(chosen)
 
+    def _fields(self) -> dict[str, Any]:
+        """What `recurrent` and `c.Recurrent` have in common, but for the size."""
+        return {
+            "kind": self.kind,
+            "direction": self.direction,
+            "activations": self.functions(),
+            "clip": self.clip,
+            "input_forget": bool(getattr(self, "input_forget", False)),
+            "linear_before_reset": bool(getattr(self, "linear_before_reset", False)),
+        }
+
     def computation(self, hidden: int, *, projected: bool = False) -> c.Recurrent:
         """What is computed. projected: see `c.Recurrent`."""
-        return c.Recurrent(
-            kind=self.kind,
-            direction=self.direction,
-            hidden=hidden,
-            activations=self.functions(),
-            clip=self.clip,
-            input_forget=bool(getattr(self, "input_forget", False)),
-            linear_before_reset=bool(getattr(self, "linear_before_reset", False)),
-            projected=projected,
-        )
+        return c.Recurrent(**self._fields(), hidden=hidden, projected=projected)
 
     # ------------------------------------------------------------ types
 
@@ -178,94 +292,24 @@ class _Recurrent(Operator):
 
     # ------------------------------------------------------------ evaluation
 
-    def evaluate(
-        self,
-        x: np.ndarray,
-        w: np.ndarray,
-        r: np.ndarray,
-        b: np.ndarray | None = None,
-        sequence_lens: np.ndarray | None = None,
-        initial_h: np.ndarray | None = None,
-    ) -> tuple[np.ndarray, ...]:
-        return self.run(x, w, r, b, sequence_lens, (initial_h,))[:2]
+    def evaluate(self, x: np.ndarray, w: np.ndarray, r: np.ndarray, *others: np.ndarray | None) -> Sequence[np.ndarray]:
+        return self.run(x, w, r, *others)
 
     def run(
-        self,
-        x: np.ndarray,
-        w: np.ndarray | None,
-        r: np.ndarray,
-        b: np.ndarray | None,
-        lengths: np.ndarray | None,
-        states: Sequence[np.ndarray | None],
-        p: np.ndarray | None = None,
+        self, x: np.ndarray, w: np.ndarray | None, r: np.ndarray, *others: np.ndarray | None
     ) -> tuple[np.ndarray, ...]:
-        """The outputs of the layer. w: None where X has been multiplied with it already."""
-        dtype = x.dtype
-        x, r = (widen(array) for array in (x.swapaxes(0, 1) if self.layout else x, r))
-        steps, batch = x.shape[:2]
-        hidden = r.shape[2]
-        b = np.zeros((self.directions, 2 * r.shape[1]), x.dtype) if b is None else widen(b)
-        p = np.zeros((self.directions, 3 * hidden), x.dtype) if p is None else widen(p)
-        starts = [self._initial(state, (self.directions, batch, hidden), x.dtype) for state in states]
-        lengths = np.full(batch, steps) if lengths is None else lengths
-        if ((lengths < 0) | (lengths > steps)).any():
+        """The outputs of the layer. w: None where X has been multiplied with it already. others: the bias and on."""
+        b, lengths, initial_h, initial_c, p = (*others, *[None] * 5)[:5]
+        steps = x.shape[self.layout]
+        if lengths is not None and ((lengths < 0) | (lengths > steps)).any():
             raise ValueError(f"sequence_lens has elements outside of 0 ... {steps}: {lengths.tolist()}")
-        functions, per = self._gate_functions(), len(self.default_activations)
-        ran = []
-        for i in range(self.directions):
-            cell = starts[1][i] if len(starts) > 1 else starts[0][i]
-            bias_w, bias_r = np.split(b[i], 2)
-            own = functions[i * per : (i + 1) * per]
-            direction = _Direction(r[i], bias_w, bias_r, p[i], starts[0][i], cell, own)
-            products = x @ widen(w[i]).T if w is not None else np.split(x, self.directions, axis=2)[i]
-            ran.append(self._run(products, lengths, direction, backwards=self.direction == "reverse" or i == 1))
-        y, *last = (np.stack(parts, axis) for parts, axis in zip(zip(*ran, strict=True), (1, 0, 0), strict=True))
+        by_batch = (x, initial_h, initial_c)
+        inputs, h, cell = (array if array is None or not self.layout else array.swapaxes(0, 1) for array in by_batch)
+        given = (widen(inputs), widen(w), widen(r), widen(b), lengths, widen(h), widen(cell), widen(p))
+        y, *last = recurrent(*given, **self._fields(), hidden=r.shape[2])[: 1 + self.states]
         if self.layout:
             y, last = y.transpose(2, 0, 1, 3), [state.swapaxes(0, 1) for state in last]
-        return tuple(np.ascontiguousarray(array.astype(dtype, copy=False)) for array in (y, *last))
-
-    def _initial(self, state: np.ndarray | None, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-        if state is None:
-            return np.zeros(shape, dtype)
-        return widen(state.swapaxes(0, 1) if self.layout else state)
-
-    def _gate_functions(self) -> tuple[_Gate, ...]:
-        limit = self.clip or math.inf
-
-        def gate(name: str, alpha: float, beta: float, bound: float) -> _Gate:
-            function = ACTIVATIONS[name].function
-            return lambda x: function(np.clip(x, -bound, bound), alpha, beta)
-
-        per = len(self.default_activations)
-        # The third function of a direction, which only LSTM has, is applied to the cell and not to a gate.
-        return tuple(gate(*chosen, math.inf if i % per == 2 else limit) for i, chosen in enumerate(self.functions()))
-
-    def _run(
-        self, x: np.ndarray, lengths: np.ndarray, direction: _Direction, *, backwards: bool
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """One direction over all steps: Y [T, N, H] and the last states [N, H]. x: multiplied with W already."""
-        steps, batch = x.shape[:2]
-        # Which step each sequence takes as its number t: backwards from its own end, not from that of the longest.
-        order = np.repeat(np.arange(steps)[:, None], batch, 1)
-        live = order < lengths
-        if backwards:
-            order = np.where(live, lengths - 1 - order, order)
-        inputs = np.take_along_axis(x, order[:, :, None], 0)
-        h, cell = direction.hidden, direction.cell
-        y = np.zeros((steps, batch, h.shape[1]), x.dtype)
-        for t in range(steps):
-            new_h, new_cell = self._step(inputs[t], h, cell, direction)
-            mask = live[t][:, None]
-            h, cell = np.where(mask, new_h, h), np.where(mask, new_cell, cell)
-            np.put_along_axis(y, order[t][None, :, None], np.where(mask, new_h, 0)[None], 0)
-        ran = (lengths > 0)[:, None]
-        return y, np.where(ran, h, 0), np.where(ran, cell, 0)
-
-    def _step(
-        self, x: np.ndarray, h: np.ndarray, cell: np.ndarray, direction: _Direction
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The states after one step; x has been multiplied with W already."""
-        raise NotImplementedError
+        return tuple(np.ascontiguousarray(array.astype(x.dtype, copy=False)) for array in (y, *last))
 
     # ------------------------------------------------------------ lowering
 
@@ -308,30 +352,6 @@ class LSTM(_Recurrent):
 
     input_forget: bool = False
 
-    def evaluate(  # noqa: PLR0913  (the operator's inputs)
-        self,
-        x: np.ndarray,
-        w: np.ndarray,
-        r: np.ndarray,
-        b: np.ndarray | None = None,
-        sequence_lens: np.ndarray | None = None,
-        initial_h: np.ndarray | None = None,
-        initial_c: np.ndarray | None = None,
-        p: np.ndarray | None = None,
-    ) -> tuple[np.ndarray, ...]:
-        return self.run(x, w, r, b, sequence_lens, (initial_h, initial_c), p)
-
-    def _step(
-        self, x: np.ndarray, h: np.ndarray, cell: np.ndarray, direction: _Direction
-    ) -> tuple[np.ndarray, np.ndarray]:
-        f, g, last = direction.functions
-        i, o, forget, new = np.split(x + h @ direction.r.T + (direction.bias_w + direction.bias_r), 4, axis=1)
-        p_i, p_o, p_f = np.split(direction.peepholes, 3)
-        i = f(i + p_i * cell)
-        forget = 1 - i if self.input_forget else f(forget + p_f * cell)
-        cell = forget * cell + i * g(new)
-        return f(o + p_o * cell) * last(cell), cell
-
 
 class GRU(_Recurrent):
     """Gated recurrent unit; outputs Y, Y_h. Gates in the order z, r, h."""
@@ -342,22 +362,6 @@ class GRU(_Recurrent):
 
     linear_before_reset: bool = False
 
-    def _step(
-        self, x: np.ndarray, h: np.ndarray, cell: np.ndarray, direction: _Direction
-    ) -> tuple[np.ndarray, np.ndarray]:
-        f, g = direction.functions
-        size = h.shape[1]
-        r_zr, r_h = direction.r[: 2 * size], direction.r[2 * size :]
-        bias = direction.bias_w + direction.bias_r
-        z, reset = np.split(f(x[:, : 2 * size] + h @ r_zr.T + bias[: 2 * size]), 2, axis=1)
-        candidate = x[:, 2 * size :] + direction.bias_w[2 * size :]
-        if self.linear_before_reset:
-            candidate = candidate + reset * (h @ r_h.T + direction.bias_r[2 * size :])
-        else:
-            candidate = candidate + ((reset * h) @ r_h.T + direction.bias_r[2 * size :])
-        h = (1 - z) * g(candidate) + z * h
-        return h, h
-
 
 class RNN(_Recurrent):
     """The simple recurrent layer H = f(X Wᵀ + H Rᵀ + B); outputs Y, Y_h."""
@@ -365,10 +369,3 @@ class RNN(_Recurrent):
     kind = "RNN"
     gates = 1
     default_activations = ("Tanh",)
-
-    def _step(
-        self, x: np.ndarray, h: np.ndarray, cell: np.ndarray, direction: _Direction
-    ) -> tuple[np.ndarray, np.ndarray]:
-        (f,) = direction.functions
-        h = f(x + h @ direction.r.T + (direction.bias_w + direction.bias_r))
-        return h, h

@@ -35,6 +35,38 @@ _OF_FLOATS = ("l2", "log_sum", "log_sum_exp")
 _LEAST = -(2**63)
 
 
+def _extreme(dtype: np.dtype[Any], *, largest: bool) -> Any:
+    """The type's neutral element of min (largest) or max."""
+    if dtype.kind == "b":
+        return largest
+    if dtype.kind in "iu":
+        return np.iinfo(dtype).max if largest else np.iinfo(dtype).min
+    return math.inf if largest else -math.inf
+
+
+def reduced(x: np.ndarray, *, kind: str, axes: tuple[int, ...], keepdims: bool) -> Any:
+    """x reduced over axes; means of integers are cut off, and what is no sum of integers may be wider than these."""
+    if kind in ("max", "min"):
+        return getattr(x, kind)(axis=axes, keepdims=keepdims, initial=_extreme(x.dtype, largest=kind == "min"))
+    if kind == "prod":
+        return x.prod(axis=axes, keepdims=keepdims, dtype=x.dtype)
+    if kind == "log_sum_exp":  # without forming exponentials of large numbers
+        wide = x if x.dtype.kind == "f" else x.astype(np.float64)
+        largest = wide.max(axis=axes, keepdims=True, initial=-np.inf)
+        shift = np.where(np.isfinite(largest), largest, wide.dtype.type(0))
+        total = np.log(np.exp(wide - shift).sum(axis=axes, keepdims=keepdims))
+        return total + shift.reshape(total.shape)
+    terms = np.abs(x) if kind == "l1" else np.square(x) if kind in ("l2", "sum_square") else x
+    total = terms.sum(axis=axes, keepdims=keepdims, dtype=x.dtype if kind in ("sum", "sum_square") else None)
+    if kind == "mean":
+        count = math.prod(x.shape[axis] for axis in axes)
+        if x.dtype.kind == "f":
+            return total / x.dtype.type(count)
+        count = total.dtype.type(max(count, 1))
+        return total // count + ((total < 0) & (total % count != 0))
+    return np.sqrt(total) if kind == "l2" else np.log(total) if kind == "log_sum" else total
+
+
 class _Reduce(Operator):
     """Goes over `axes`; over all of them if there are none given (over none with noop_with_empty_axes)."""
 
@@ -77,17 +109,15 @@ class _Reduce(Operator):
     @via_float32
     def evaluate(self, data: np.ndarray, axes: np.ndarray | None = None) -> np.ndarray:
         over = self._axes(data.ndim, None if axes is None else axes.ravel().tolist())
-        return convert(np.asarray(self._reduce(data, over, keepdims=bool(self.keepdims))), of_numpy(data.dtype))
-
-    def _reduce(self, x: np.ndarray, axes: tuple[int, ...], *, keepdims: bool) -> np.ndarray:
-        raise NotImplementedError
+        y = reduced(data, kind=self.kind, axes=over, keepdims=bool(self.keepdims))
+        return convert(np.asarray(y), of_numpy(data.dtype))
 
     @lower_halves
     def lower(self, to: Lowering, data: Value, axes: Value | None = None) -> Value:
         over = self.axes_of(data, axes)
         if any(data.shape[axis] == 0 for axis in over):
             with np.errstate(all="ignore"):
-                nothing = self._reduce(np.empty(0, data.dtype.numpy), (0,), keepdims=False)
+                nothing = reduced(np.empty(0, data.dtype.numpy), kind=self.kind, axes=(0,), keepdims=False)
             return to.fill(e.constant(nothing.item(), data.dtype), to.shape)
         if self.kind in _ORDERED and data.dtype in (DType.INT8, DType.UINT8):
             widened = TensorType(DType.INT32, to.shape)  # kernels widen bytes as they read them
@@ -126,17 +156,11 @@ class ReduceL1(_Reduce):
 
     kind = "l1"
 
-    def _reduce(self, x: np.ndarray, axes: tuple[int, ...], *, keepdims: bool) -> np.ndarray:
-        return np.abs(x).sum(axis=axes, keepdims=keepdims)
-
 
 class ReduceL2(_Reduce):
     """The square root of the sum of squares."""
 
     kind = "l2"
-
-    def _reduce(self, x: np.ndarray, axes: tuple[int, ...], *, keepdims: bool) -> np.ndarray:
-        return np.sqrt(np.square(x).sum(axis=axes, keepdims=keepdims))
 
     def _lower_integers(self, to: Lowering, data: Value, axes: tuple[int, ...]) -> Value:
         element = e.operand(0, data.dtype)
@@ -148,9 +172,6 @@ class ReduceLogSum(_Reduce):
 
     kind = "log_sum"
 
-    def _reduce(self, x: np.ndarray, axes: tuple[int, ...], *, keepdims: bool) -> np.ndarray:
-        return np.log(x.sum(axis=axes, keepdims=keepdims))
-
     def _lower_integers(self, to: Lowering, data: Value, axes: tuple[int, ...]) -> Value:
         return self._of_total(to, e.operand(0, data.dtype), data, axes, e.log)
 
@@ -159,13 +180,6 @@ class ReduceLogSumExp(_Reduce):
     """The logarithm of the sum of exponentials, without forming those of large numbers."""
 
     kind = "log_sum_exp"
-
-    def _reduce(self, x: np.ndarray, axes: tuple[int, ...], *, keepdims: bool) -> np.ndarray:
-        wide = x if x.dtype.kind == "f" else x.astype(np.float64)
-        largest = wide.max(axis=axes, keepdims=True, initial=-np.inf)
-        shift = np.where(np.isfinite(largest), largest, 0)
-        total = np.log(np.exp(wide - shift).sum(axis=axes, keepdims=keepdims))
-        return total + (shift if keepdims else shift.reshape(total.shape))
 
     def _lower_integers(self, to: Lowering, data: Value, axes: tuple[int, ...]) -> Value:
         wide = to.cast(data, DType.DOUBLE)
@@ -178,39 +192,17 @@ class ReduceMax(_Reduce):
 
     kind = "max"
 
-    def _reduce(self, x: np.ndarray, axes: tuple[int, ...], *, keepdims: bool) -> np.ndarray:
-        return x.max(axis=axes, keepdims=keepdims, initial=_extreme(x.dtype, largest=False))
-
 
 class ReduceMin(_Reduce):
     """The smallest element; NaN if one is NaN. Of nothing: infinity, or the largest integer, or True."""
 
     kind = "min"
 
-    def _reduce(self, x: np.ndarray, axes: tuple[int, ...], *, keepdims: bool) -> np.ndarray:
-        return x.min(axis=axes, keepdims=keepdims, initial=_extreme(x.dtype, largest=True))
-
-
-def _extreme(dtype: np.dtype[Any], *, largest: bool) -> Any:
-    """The type's neutral element of min (largest) or max."""
-    if dtype.kind == "b":
-        return largest
-    if dtype.kind in "iu":
-        return np.iinfo(dtype).max if largest else np.iinfo(dtype).min
-    return math.inf if largest else -math.inf
-
 
 class ReduceMean(_Reduce):
     """The mean. Integers truncate towards zero."""
 
     kind = "mean"
-
-    def _reduce(self, x: np.ndarray, axes: tuple[int, ...], *, keepdims: bool) -> np.ndarray:
-        count, total = math.prod(x.shape[axis] for axis in axes), x.sum(axis=axes, keepdims=keepdims)
-        if x.dtype.kind == "f":
-            return total / x.dtype.type(count)
-        count = total.dtype.type(max(count, 1))
-        return total // count + ((total < 0) & (total % count != 0))
 
     def _lower_integers(self, to: Lowering, data: Value, axes: tuple[int, ...]) -> Value:
         count = maximum(product(data.shape[axis] for axis in axes), 1)
@@ -232,9 +224,6 @@ class ReduceProd(_Reduce):
             return np.asarray(data.prod(axis=over, keepdims=bool(self.keepdims)), object)
         return super().evaluate(data, axes)
 
-    def _reduce(self, x: np.ndarray, axes: tuple[int, ...], *, keepdims: bool) -> np.ndarray:
-        return x.prod(axis=axes, keepdims=keepdims, dtype=x.dtype)
-
 
 class ReduceSum(_Reduce):
     """The sum; 0 of nothing."""
@@ -242,17 +231,20 @@ class ReduceSum(_Reduce):
     kind = "sum"
     axes_since = 13
 
-    def _reduce(self, x: np.ndarray, axes: tuple[int, ...], *, keepdims: bool) -> np.ndarray:
-        return x.sum(axis=axes, keepdims=keepdims, dtype=x.dtype)
-
 
 class ReduceSumSquare(_Reduce):
     """The sum of squares."""
 
     kind = "sum_square"
 
-    def _reduce(self, x: np.ndarray, axes: tuple[int, ...], *, keepdims: bool) -> np.ndarray:
-        return np.square(x).sum(axis=axes, keepdims=keepdims, dtype=x.dtype)
+
+def arg_reduce(x: np.ndarray, *, kind: str, axis: int, keepdims: bool, last: bool) -> np.ndarray:
+    """The index of the largest or smallest element along an axis: the first of equal ones, or the last."""
+    find = np.argmax if kind == "max" else np.argmin
+    if not last:
+        return np.asarray(find(x, axis=axis, keepdims=keepdims), np.int64)
+    found = find(np.flip(x, axis), axis=axis, keepdims=keepdims)
+    return np.asarray(x.shape[axis] - 1 - found, np.int64)
 
 
 class _ArgReduce(Operator):
@@ -272,12 +264,8 @@ class _ArgReduce(Operator):
         return TensorType(DType.INT64, (*data.shape[:axis], *kept, *data.shape[axis + 1 :]))
 
     def evaluate(self, data: np.ndarray) -> np.ndarray:
-        axis = normalize_axis(self.axis, data.ndim)
-        find = np.argmax if self.kind == "max" else np.argmin
-        if not self.select_last_index:
-            return np.asarray(find(data, axis=axis, keepdims=bool(self.keepdims)), np.int64)
-        found = find(np.flip(data, axis), axis=axis, keepdims=bool(self.keepdims))
-        return np.asarray(data.shape[axis] - 1 - found, np.int64)
+        axis, keepdims = normalize_axis(self.axis, data.ndim), bool(self.keepdims)
+        return arg_reduce(data, kind=self.kind, axis=axis, keepdims=keepdims, last=bool(self.select_last_index))
 
     @lower_halves
     def lower(self, to: Lowering, data: Value) -> Value:

@@ -12,6 +12,15 @@ from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType
 
 
+def reverse_sequence(data: np.ndarray, lengths: np.ndarray, *, batch_axis: int, time_axis: int) -> np.ndarray:
+    """data with the first lengths[i] elements along `time_axis` in reverse, for each i on `batch_axis`."""
+    y = data.copy()
+    source, target = (np.moveaxis(x, (batch_axis, time_axis), (0, 1)) for x in (data, y))
+    for i, length in enumerate(lengths.tolist()):
+        target[i, :length] = source[i, :length][::-1]
+    return y
+
+
 class ReverseSequence(Operator):
     """The first sequence_lens[i] elements along `time_axis` reversed, for each position i on `batch_axis`."""
 
@@ -26,13 +35,10 @@ class ReverseSequence(Operator):
         return x.type
 
     def evaluate(self, x: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        data = np.moveaxis(x, (self.batch_axis, self.time_axis), (0, 1))
-        if lengths.size and not (lengths.min() >= 0 and lengths.max() <= data.shape[1]):
-            raise ValueError(f"lengths {lengths.tolist()} do not fit the {data.shape[1]} elements of the time axis")
-        result = data.copy()
-        for position, length in enumerate(lengths.tolist()):
-            result[position, :length] = data[position, :length][::-1]
-        return np.moveaxis(result, (0, 1), (self.batch_axis, self.time_axis))
+        steps = x.shape[self.time_axis]
+        if lengths.size and not (lengths.min() >= 0 and lengths.max() <= steps):
+            raise ValueError(f"lengths {lengths.tolist()} do not fit the {steps} elements of the time axis")
+        return reverse_sequence(x, lengths, batch_axis=self.batch_axis, time_axis=self.time_axis)
 
     def lower(self, to: Lowering, x: Value, lengths: Value) -> Value:
         return to.emit(c.ReverseSequence(self.batch_axis, self.time_axis), (x, lengths), x.type)

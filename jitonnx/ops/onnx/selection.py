@@ -22,6 +22,16 @@ from jitonnx.ir.types import TensorType
 from jitonnx.ops.base import is_narrow, lower_halves, normalize_axis, open_like
 
 
+def top_k(x: np.ndarray, *, k: int, axis: int, largest: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The k largest or smallest elements in order, of equal ones the first, and their indices."""
+    if largest:  # the last of equal ones in ascending order is the first in reverse
+        order = x.shape[axis] - 1 - np.flip(np.argsort(np.flip(x, axis), axis, kind="stable"), axis)
+    else:
+        order = np.argsort(x, axis, kind="stable")
+    chosen = np.take(order, np.arange(k), axis)
+    return np.take_along_axis(x, chosen, axis), chosen
+
+
 class TopK(Operator):
     """The K largest (or smallest) elements along `axis` and their positions; of equal ones the first.
 
@@ -56,12 +66,7 @@ class TopK(Operator):
         if not 0 <= count <= x.shape[axis]:
             raise ValueError(f"K is {count}, but axis {axis} has {x.shape[axis]} elements")
         data = x.astype(np.float32) if is_narrow(x.dtype) else x
-        if self.largest:  # the last of equal elements in a stable ascending order is the first in reverse
-            order = np.flip(np.argsort(np.flip(data, axis), axis=axis, kind="stable"), axis)
-            order = x.shape[axis] - 1 - order
-        else:
-            order = np.argsort(data, axis=axis, kind="stable")
-        chosen = np.take(order, np.arange(count), axis=axis)
+        _, chosen = top_k(data, k=count, axis=axis, largest=bool(self.largest))
         return np.take_along_axis(x, chosen, axis), chosen.astype(np.int64)
 
     @lower_halves

@@ -64,7 +64,6 @@ class Reshape(Operator):
 
     @classmethod
     def upgrade(cls, node: RawNode) -> None:
-        node.drop("consumed_inputs")
         if node.version < 5:
             node.attribute_to_input("shape", 1, default=())
 

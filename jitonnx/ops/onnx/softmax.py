@@ -56,12 +56,19 @@ class _Softmax(Operator):
         raise NotImplementedError
 
 
+def softmax(x: np.ndarray, *, axis: int, log: bool) -> np.ndarray:
+    """exp(x - max) / sum, or its logarithm."""
+    x = x - x.max(axis=axis, keepdims=True, initial=-np.inf)
+    exponents = np.exp(x)
+    total = exponents.sum(axis=axis, keepdims=True)
+    return x - np.log(total) if log else exponents / total
+
+
 class Softmax(_Softmax):
     """exp(x - max) / sum of it, along `axis`."""
 
     def _rows(self, rows: np.ndarray, axis: int) -> np.ndarray:
-        exponentials = np.exp(rows - rows.max(axis=axis, keepdims=True, initial=-np.inf))
-        return exponentials / exponentials.sum(axis=axis, keepdims=True)
+        return softmax(rows, axis=axis, log=False)
 
     def _lower_rows(self, to: Lowering, rows: Value, axis: int) -> Value:
         return to.emit(c.Softmax(axis, log=False), [rows], rows.type)
@@ -71,8 +78,7 @@ class LogSoftmax(_Softmax):
     """The logarithm of Softmax, computed without forming it."""
 
     def _rows(self, rows: np.ndarray, axis: int) -> np.ndarray:
-        shifted = rows - rows.max(axis=axis, keepdims=True, initial=-np.inf)
-        return shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True))
+        return softmax(rows, axis=axis, log=True)
 
     def _lower_rows(self, to: Lowering, rows: Value, axis: int) -> Value:
         return to.emit(c.Softmax(axis, log=True), [rows], rows.type)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from jitonnx.ir.computation import expressions as e
-from jitonnx.ops.onnx.arithmetic import Unary
+from jitonnx.ops.base import Unary
 
 
 class _Trigonometric(Unary):

@@ -1,6 +1,6 @@
 """The demonstration's data: a small convolutional network that reads handwritten digits, and images to try it on.
 
-`digits.onnx` was trained by `python -m jitonnx.tools.demo.train`; `digits.npz` holds the images it was not trained on.
+`digits.onnx` was trained by docs/examples/train_digits.py; `digits.npz` holds the images it was not trained on.
 Both come from scikit-learn's digits, a part of the "Optical Recognition of Handwritten Digits" data set by E. Alpaydin
 and C. Kaynak (UCI Machine Learning Repository, https://doi.org/10.24432/C50P49, licence CC BY 4.0).
 

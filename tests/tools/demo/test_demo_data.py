@@ -1,4 +1,4 @@
-"""The demonstration's model reads digits it never saw, and the script beside it is the one that makes it."""
+"""The demonstration's model reads digits it never saw, and the example that trains it is the one that makes it."""
 
 import numpy as np
 import onnx
@@ -6,8 +6,9 @@ import onnx.reference
 import onnxruntime
 import pytest
 
+from docs.examples import train_digits as digits
 from jitonnx.tools import demo
-from jitonnx.tools.demo import train
+from tests.training.digits import Training, logits
 
 EXACT = 1e-5  # float32 sums of up to 144 products, on values up to about 10
 
@@ -33,14 +34,14 @@ def onnxruntime_output(model_bytes, images):
 
 def test_images_are_as_the_model_takes_them():
     images, labels = demo.test_images()
-    assert (images.shape, images.dtype) == ((train.TEST_IMAGES, 1, 8, 8), np.float32)
-    assert (labels.shape, labels.dtype) == ((train.TEST_IMAGES,), np.int64)
+    assert (images.shape, images.dtype) == ((360, 1, 8, 8), np.float32)
+    assert (labels.shape, labels.dtype) == ((360,), np.int64)
     assert (images.min(), images.max()) == (0, 1)
     assert set(labels) == set(range(10))
 
 
 def test_images_are_the_ones_kept_aside():
-    split = train.load_digits()
+    split = digits.load_digits()
     images, labels = demo.test_images()
     np.testing.assert_array_equal(demo.as_input(split.test_images), images)
     np.testing.assert_array_equal(split.test_labels, labels)
@@ -71,49 +72,27 @@ def test_reference_evaluator_agrees(model):
     np.testing.assert_allclose(onnxruntime_output(model.SerializeToString(), images), expected, atol=EXACT)
 
 
-def test_gradients_agree_with_differences():
-    """Backpropagation against central differences, in float64, at ten random numbers of each weight."""
-    rng = np.random.default_rng(5)
-    weights = train.initial_weights(rng, np.float64)
-    for weight in weights.trained.values():
-        weight += rng.normal(0, 0.1, weight.shape)
-    images, labels = rng.random((4, 1, 8, 8)), np.array([3, 1, 4, 1])
-    _, gradients = train.loss_and_gradients(weights, images, labels)
-    assert gradients.keys() == weights.trained.keys()
-    step = 1e-6
-    for name, weight in weights.trained.items():
-        for at in rng.choice(weight.size, min(10, weight.size), replace=False):
-            original, losses = weight.flat[at], []
-            for value in (original + step, original - step):
-                weight.flat[at] = value
-                losses.append(train.loss_and_gradients(weights, images, labels)[0])
-            weight.flat[at] = original
-            difference = (losses[0] - losses[1]) / (2 * step)
-            np.testing.assert_allclose(gradients[name].flat[at], difference, rtol=1e-4, atol=1e-8, err_msg=name)
+def test_training_learns_repeats_and_makes_the_same_graph(model, tmp_path, capsys):
+    split = digits.load_digits()
+    session = digits.train(split, 2)
+    assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()] == ["epoch 1", "epoch 2"]
+    assert digits.right(session, split) >= 0.8
 
+    digits.write(session, split, tmp_path)
+    written = (tmp_path / "digits.onnx").read_bytes()
+    assert structure(onnx.load_from_string(written)) == structure(model)
+    digits.write(digits.train(split, 2), split, tmp_path / "again")
+    assert written == (tmp_path / "again" / "digits.onnx").read_bytes()
 
-def test_training_learns_repeats_and_makes_the_same_graph(model):
-    split = train.load_digits()
-    lines: list[str] = []
-    weights = train.train(split, epochs=2, log=lines.append)
-    assert [line.partition(":")[0] for line in lines] == ["epoch  1", "epoch  2"]
     images = demo.as_input(split.test_images)
-    assert train.accuracy(weights, images, split.test_labels) >= 0.8
-
-    exported = train.export(weights)
-    assert structure(exported) == structure(model)
-    assert exported.SerializeToString() == train.export(train.train(split, 2, log=lines.append)).SerializeToString()
-
-    ops = train.Training(weights, update=False)
-    logits = train.network(ops, train.GradTensor(images.transpose(0, 2, 3, 1))).value
-    probabilities = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
-    np.testing.assert_allclose(onnxruntime_output(exported.SerializeToString(), images), probabilities, atol=EXACT)
+    scores = logits(Training(session.state, update=False), images).value
+    probabilities = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
+    np.testing.assert_allclose(onnxruntime_output(written, images), probabilities, atol=EXACT)
 
 
-def test_command_line_writes_both_files(tmp_path, monkeypatch, capsys, model):
-    monkeypatch.setattr("sys.argv", ["train", "--epochs", "1", "--output", str(tmp_path / "new")])
-    train.main()
-    assert f"written to {tmp_path / 'new'} after" in capsys.readouterr().out
+def test_command_line_writes_both_files(tmp_path, monkeypatch, model):
+    monkeypatch.setattr("sys.argv", ["train_digits.py", str(tmp_path / "new"), "--epochs", "1"])
+    digits.main()
     assert structure(onnx.load(tmp_path / "new" / "digits.onnx")) == structure(model)
     with np.load(tmp_path / "new" / "digits.npz") as stored:
         np.testing.assert_array_equal(demo.as_input(stored["images"]), demo.test_images()[0])

@@ -15,6 +15,7 @@ from jitonnx.ir.computation.lowering import Statement
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
+from jitonnx.ops.windows import Windows
 
 
 class Call:
@@ -108,19 +109,38 @@ def _cache_update(call: Call) -> str:
     return call.function("cache_update", rows=call.output.shape[2])
 
 
+def _windows(call: Call, kernel: Sequence[DimLike], after: Sequence[DimLike] = ()) -> Windows:
+    """The windows of a computation with strides and dilations by axis."""
+    x = call.computation
+    before = x.before if isinstance(x, c.Fold) else x.pads_before
+    call.functions.append("Windows")
+    return Windows(tuple(kernel), x.strides, x.dilations, before, tuple(after), call.output.shape[2:])
+
+
 def _pool(call: Call) -> str:
-    kind = call.computation.kind
-    windows = ("kernel", "strides", "dilations", "pads_before", "output")
-    if kind == "average":
-        return call.function("average_pool", *windows, "pads_after", "count_include_pad")
-    if kind == "lp":
-        return call.function("lp_pool", *windows, "p")
-    text = call.function("max_pool", *windows, "storage_order")
+    computation = call.computation
+    windows = _windows(call, computation.kernel, computation.pads_after)
+    if computation.kind == "average":
+        return call.function("average_pool", "count_include_pad", windows=windows)
+    if computation.kind == "lp":
+        return call.function("lp_pool", "p", windows=windows)
+    text = call.function("max_pool", "storage_order", windows=windows)
     return text if len(call.statement.outputs) > 1 else f"{text}[0]"
 
 
+def _convolution(name: str, last: str) -> Callable[[Call], str]:
+    """By weights [outer, inner, kernel...]. last: what its function takes besides."""
+
+    def written(call: Call) -> str:
+        w = call.statement.inputs[1]
+        assert w is not None
+        return call.function(name, last, windows=_windows(call, w.shape[2:]))
+
+    return written
+
+
 def _fold(call: Call) -> str:
-    return call.function("fold", output=call.output.shape[2:])
+    return call.function("fold", "blocks", windows=_windows(call, call.computation.kernel))
 
 
 def _recurrent(call: Call) -> str:
@@ -163,11 +183,11 @@ CALLS: dict[type[c.Computation], Callable[[Call], str]] = {
     c.Check: _named("check"),
     c.Determinant: _named("determinant"),
     c.ReduceSegments: _named("reduce_segments"),
-    c.Convolution: _named("convolution", omitted=("exact",)),
-    c.TransposedConvolution: _named("transposed_convolution"),
+    c.Convolution: _convolution("convolution", "group"),
+    c.TransposedConvolution: _convolution("transposed_convolution", "group"),
     c.IntegerWeightMatMul: _named("integer_product"),
     c.IntegerMatMul: _named("integer_product"),
-    c.IntegerConvolution: _named("integer_convolution"),
+    c.IntegerConvolution: _convolution("integer_convolution", "depthwise"),
     c.NBitsMatMul: _named("nbits_product", "bits", "block"),
     c.DynamicQuantize: _named("dynamic_quantize"),
     c.Lookup: _named("lookup"),

@@ -81,11 +81,12 @@ def _atom_text(atom: Atom, name: Callable[[str], str]) -> str:
 
 
 def literal(value: Any, name: Callable[[str], str]) -> str:
-    """A field of a computation, or an element of a constant, as a Python expression."""
+    """A field of a computation, a record by its class's name, or an element of a constant, as a Python expression."""
     if isinstance(value, Dim):
         return size_text(value, name)
     if isinstance(value, tuple):
-        return tuple_text([literal(one, name) for one in value])
+        parts = [literal(one, name) for one in value]
+        return f"{type(value).__name__}({', '.join(parts)})" if hasattr(value, "_fields") else tuple_text(parts)
     if isinstance(value, str):
         return json.dumps(value)
     if isinstance(value, float | np.floating):

@@ -8,7 +8,6 @@ Images are [N, C, spatial...]; what is said of computations in `jitonnx.ir.compu
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +15,24 @@ import numpy as np
 
 from jitonnx.ir.computation.resampling import axis_table, resample
 from jitonnx.ir.computation.sampling import sample
-from jitonnx.ops.onnx.recurrent import ACTIVATIONS
+from jitonnx.ops.onnx.convolution import convolve, convolve_transposed
+from jitonnx.ops.onnx.cumulative import cumulate
+from jitonnx.ops.onnx.gather import gather_elements, gather_nd
+from jitonnx.ops.onnx.linear_attention import linear_attention
+from jitonnx.ops.onnx.normalization import group_normalize, local_response_normalize
+from jitonnx.ops.onnx.pooling import average_pool, lp_pool, max_pool
+from jitonnx.ops.onnx.recurrent import recurrent
+from jitonnx.ops.onnx.reduction import arg_reduce, reduced
+from jitonnx.ops.onnx.reverse_sequence import reverse_sequence
+from jitonnx.ops.onnx.selection import top_k
+from jitonnx.ops.onnx.softmax import softmax
+from jitonnx.ops.windows import Windows, fold
+
+EVALUATIONS = (
+    *(arg_reduce, average_pool, cumulate, fold, gather_elements, gather_nd, group_normalize, linear_attention),
+    *(local_response_normalize, lp_pool, max_pool, recurrent, reverse_sequence, softmax, top_k),
+)
+"""What evaluates operators, too."""
 
 # ---------------------------------------------------------------- inputs, outputs, weights
 
@@ -97,22 +113,6 @@ def pad(
     return y
 
 
-def gather_elements(data: np.ndarray, indices: np.ndarray, *, axis: int) -> np.ndarray:
-    """data with the coordinate on `axis` replaced by indices."""
-    places: list[Any] = list(np.indices(indices.shape, sparse=True))
-    places[axis] = indices
-    return data[tuple(places)]
-
-
-def gather_nd(data: np.ndarray, indices: np.ndarray, *, batch_dims: int) -> np.ndarray:
-    """Parts of data, addressed by the last axis of indices behind leading axes that both share."""
-    depth = indices.shape[-1]
-    rows = indices.reshape(*indices.shape[:batch_dims], math.prod(indices.shape[batch_dims:-1]), depth)
-    shared = np.indices(rows.shape[:-1], sparse=True)[:batch_dims]
-    found = data[(*shared, *np.moveaxis(rows, -1, 0))]
-    return found.reshape((*indices.shape[:-1], *data.shape[batch_dims + depth :]))
-
-
 def _write(data: np.ndarray, places: tuple[Any, ...], updates: np.ndarray, reduction: str) -> np.ndarray:
     y = data.copy()
     if reduction == "none":
@@ -137,15 +137,6 @@ def scatter_nd(data: np.ndarray, indices: np.ndarray, updates: np.ndarray, *, re
     return _write(data, tuple(np.moveaxis(indices, -1, 0)), updates, reduction)
 
 
-def reverse_sequence(data: np.ndarray, lengths: np.ndarray, *, batch_axis: int, time_axis: int) -> np.ndarray:
-    """data with the first lengths[i] elements along `time_axis` in reverse, for each i on `batch_axis`."""
-    y = data.copy()
-    source, target = (np.moveaxis(x, (batch_axis, time_axis), (0, 1)) for x in (data, y))
-    for i, length in enumerate(lengths.tolist()):
-        target[i, :length] = source[i, :length][::-1]
-    return y
-
-
 def cache_update(past: np.ndarray | None, new: np.ndarray, start: np.ndarray, *, rows: int) -> np.ndarray:
     """past [B, H, C, D] with new [B, H, S, D] in its rows from start[b] on, as [B, H, rows, D]."""
     batch, heads, count, depth = new.shape
@@ -163,69 +154,7 @@ def cache_update(past: np.ndarray | None, new: np.ndarray, start: np.ndarray, *,
 def reduce(x: np.ndarray, *, kind: str, axes: tuple[int, ...], keepdims: bool, wide: bool = False) -> np.ndarray:
     """x reduced over axes. Of int8 and uint8 it is int32, or int64 if `wide`; means of integers are cut off."""
     x = x.astype(np.int64 if wide else np.int32) if x.dtype.itemsize == 1 else x
-    if kind in ("max", "min"):
-        is_max, is_float = kind == "max", x.dtype.kind == "f"
-        low, high = (-np.inf, np.inf) if is_float else (np.iinfo(x.dtype).min, np.iinfo(x.dtype).max)
-        found = x.max if is_max else x.min
-        return np.asarray(found(axis=axes, keepdims=keepdims, initial=low if is_max else high))
-    if kind == "prod":
-        return np.asarray(x.prod(axis=axes, keepdims=keepdims, dtype=x.dtype))
-    shift: Any = None
-    if kind == "l1":
-        x = np.abs(x)
-    elif kind in ("l2", "sum_square"):
-        x = x * x
-    elif kind == "log_sum_exp":
-        largest = x.max(axis=axes, keepdims=True, initial=-np.inf)
-        shift = np.where(np.isinf(largest), x.dtype.type(0), largest)
-        x = np.exp(x - shift)
-    total = np.asarray(x.sum(axis=axes, keepdims=keepdims, dtype=x.dtype))
-    if kind == "mean":
-        count = x.dtype.type(math.prod(x.shape[axis] for axis in axes))
-        return total / count if x.dtype.kind == "f" else total // count + ((total < 0) & (total % count != 0))
-    if kind == "l2":
-        return np.asarray(np.sqrt(total))
-    if kind in ("log_sum", "log_sum_exp"):
-        return np.asarray(np.log(total) + (0 if shift is None else shift.reshape(total.shape)), x.dtype)
-    return total
-
-
-def arg_reduce(x: np.ndarray, *, kind: str, axis: int, keepdims: bool, last: bool) -> np.ndarray:
-    """The index of the largest or smallest element along an axis: the first of equal ones, or the last."""
-    find = np.argmax if kind == "max" else np.argmin
-    if not last:
-        return np.asarray(find(x, axis=axis, keepdims=keepdims), np.int64)
-    found = find(np.flip(x, axis), axis=axis, keepdims=keepdims)
-    return np.asarray(x.shape[axis] - 1 - found, np.int64)
-
-
-def cumulate(x: np.ndarray, *, kind: str, axis: int, exclusive: bool, reverse: bool) -> np.ndarray:
-    """Sums or products of all elements up to each one."""
-    x = np.flip(x, axis) if reverse else x
-    y = np.cumsum(x, axis, x.dtype) if kind == "sum" else np.cumprod(x, axis, x.dtype)
-    if exclusive:
-        moved = np.full_like(y, 0 if kind == "sum" else 1)
-        np.moveaxis(moved, axis, 0)[1:] = np.moveaxis(y, axis, 0)[:-1]
-        y = moved
-    return np.flip(y, axis) if reverse else y
-
-
-def top_k(x: np.ndarray, *, k: int, axis: int, largest: bool) -> tuple[np.ndarray, np.ndarray]:
-    """The k largest or smallest elements in order, of equal ones the first, and their indices."""
-    if largest:  # the last of equal ones in ascending order is the first in reverse
-        order = x.shape[axis] - 1 - np.flip(np.argsort(np.flip(x, axis), axis, kind="stable"), axis)
-    else:
-        order = np.argsort(x, axis, kind="stable")
-    chosen = np.take(order, np.arange(k), axis)
-    return np.take_along_axis(x, chosen, axis), chosen
-
-
-def softmax(x: np.ndarray, *, axis: int, log: bool) -> np.ndarray:
-    """exp(x - max) / sum, or its logarithm."""
-    x = x - x.max(axis=axis, keepdims=True, initial=-np.inf)
-    exponents = np.exp(x)
-    total = exponents.sum(axis=axis, keepdims=True)
-    return x - np.log(total) if log else exponents / total
+    return np.asarray(reduced(x, kind=kind, axes=axes, keepdims=keepdims), x.dtype)
 
 
 def normalize(
@@ -244,37 +173,6 @@ def normalize(
     y = x / np.sqrt((x * x).mean(axis=axes, keepdims=True) + x.dtype.type(epsilon))
     y = y if scale is None else y * scale
     return y if bias is None else y + bias
-
-
-def group_normalize(
-    x: np.ndarray,
-    scale: np.ndarray | None = None,
-    bias: np.ndarray | None = None,
-    *,
-    groups: int | None,
-    epsilon: float,
-    outside: bool,
-) -> np.ndarray:
-    """Each group of channels of each image normalised, each channel by itself if `groups` is None."""
-    groups = x.shape[1] if groups is None else groups
-    grouped = x.reshape(x.shape[0], groups, math.prod(x.shape[1:]) // max(groups, 1))
-    grouped = grouped - grouped.mean(axis=2, keepdims=True)
-    variance = (grouped * grouped).mean(axis=2, keepdims=True)
-    small = x.dtype.type(epsilon)
-    y = (grouped / (np.sqrt(variance) + small if outside else np.sqrt(variance + small))).reshape(x.shape)
-    channels = (-1, *(1,) * (x.ndim - 2))
-    y = y if scale is None else y * scale.reshape(channels)
-    return y if bias is None else y + bias.reshape(channels)
-
-
-def local_response_normalize(x: np.ndarray, *, size: int, alpha: float, beta: float, bias: float) -> np.ndarray:
-    """Each element divided by what the squares in `size` neighbouring channels come to."""
-    before, channels = (size - 1) // 2, x.shape[1]
-    squares = np.zeros((x.shape[0], channels + size - 1, *x.shape[2:]), x.dtype)
-    squares[:, before : before + channels] = x * x
-    total = sum(squares[:, shift : shift + channels] for shift in range(size))
-    kind = x.dtype.type
-    return x / (kind(bias) + kind(alpha / size) * total) ** kind(beta)
 
 
 # ---------------------------------------------------------------- products
@@ -368,266 +266,33 @@ def attention(
     return np.matmul(weights, v)
 
 
-def linear_attention(
-    q: np.ndarray,
-    k: np.ndarray,
-    v: np.ndarray,
-    state: np.ndarray | None = None,
-    factor: np.ndarray | None = None,
-    beta: np.ndarray | None = None,
-    *,
-    scale: float,
-) -> tuple[np.ndarray, np.ndarray]:
-    """A state for each head, updated step by step and read by the queries; and the last states."""
-    batch, steps, heads, depth = k.shape
-    s = np.zeros((batch, heads, depth, v.shape[3]), q.dtype) if state is None else state.astype(q.dtype)
-    y = np.empty((batch, steps, q.shape[2], v.shape[3]), q.dtype)
-    for t in range(steps):
-        if factor is not None:
-            s = s * factor[:, t, :, :, None]
-        new = v[:, t]
-        if beta is not None:
-            new = beta[:, t] * (new - np.einsum("bhkv,bhk->bhv", s, k[:, t]))
-        s = s + k[:, t, :, :, None] * new[:, :, None, :]
-        read = np.repeat(s, q.shape[2] // heads, axis=1)
-        y[:, t] = np.einsum("bhkv,bhk->bhv", read, q[:, t]) * q.dtype.type(scale)
-    return y, s
-
-
 # ---------------------------------------------------------------- windows
 
 
-def padded(
-    x: np.ndarray,
-    kernel: Sequence[int],
-    strides: Sequence[int],
-    dilations: Sequence[int],
-    before: Sequence[int],
-    output: Sequence[int],
-    value: Any,
+def _plus_bias(y: np.ndarray, bias: np.ndarray | None) -> np.ndarray:
+    return y if bias is None else y + bias.reshape(-1, *(1,) * (y.ndim - 2))
+
+
+def convolution(
+    x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None, *, windows: Windows, group: int
 ) -> np.ndarray:
-    """An image with as much of `value` around it as windows reach."""
-    widths = [(0, 0), (0, 0)]
-    for size, taps, stride, dilation, low, out in zip(
-        x.shape[2:], kernel, strides, dilations, before, output, strict=True
-    ):
-        reach = (out - 1) * stride + (taps - 1) * dilation + 1
-        widths.append((low, max(reach - low - size, 0)))
-    return np.pad(x, widths, constant_values=value) if any(map(any, widths)) else x
+    """The convolution of x with w [M, C / group, kernel...]."""
+    return _plus_bias(convolve(x, w, windows, group), bias)
 
 
-def at_tap(
-    x: np.ndarray, tap: Sequence[int], strides: Sequence[int], dilations: Sequence[int], output: Sequence[int]
-) -> np.ndarray:
-    """What position `tap` of every window lies on in a padded image, [N, C, output...]."""
-    places = (
-        slice(position * dilation, position * dilation + (out - 1) * stride + 1 if out else 0, stride)
-        for position, stride, dilation, out in zip(tap, strides, dilations, output, strict=True)
-    )
-    return x[(slice(None), slice(None), *places)]
-
-
-def _output(
-    size: Sequence[int],
-    kernel: Sequence[int],
-    strides: Sequence[int],
-    dilations: Sequence[int],
-    before: Sequence[int],
-    after: Sequence[int],
-) -> tuple[int, ...]:
-    """How many windows there are along each axis."""
-    return tuple(
-        (n + low + high - (taps - 1) * dilation - 1) // stride + 1
-        for n, taps, stride, dilation, low, high in zip(size, kernel, strides, dilations, before, after, strict=True)
-    )
-
-
-def convolution(  # noqa: PLR0913  (an operator's inputs, and its attributes by name)
-    x: np.ndarray,
-    w: np.ndarray,
-    bias: np.ndarray | None = None,
-    *,
-    strides: tuple[int, ...],
-    dilations: tuple[int, ...],
-    pads_before: tuple[int, ...],
-    pads_after: tuple[int, ...],
-    group: int,
-) -> np.ndarray:
-    """The convolution of x with w [M, C / group, kernel...]: for each image a product of w with its windows."""
-    kernel, images, outputs = w.shape[2:], x.shape[0], w.shape[0]
-    output = _output(x.shape[2:], kernel, strides, dilations, pads_before, pads_after)
-    x = padded(x, kernel, strides, dilations, pads_before, output, 0)
-    own, pixels = w.shape[1], math.prod(output)
-    weights = w.reshape(group, outputs // group, own * math.prod(kernel))
-    y = np.empty((images, group, outputs // group, pixels), x.dtype)
-    for image in range(images):
-        taps = [at_tap(x[image : image + 1], tap, strides, dilations, output) for tap in np.ndindex(*kernel)]
-        if len(taps) == 1:
-            columns = taps[0].reshape(group, own, pixels)
-        else:  # by group, channel, tap, pixel
-            rows = np.stack([tap.reshape(group * own, pixels) for tap in taps], axis=1)
-            columns = rows.reshape(group, own * len(taps), pixels)
-        np.matmul(weights, columns, out=y[image])
-    y = y.reshape(images, outputs, *output)
-    return y if bias is None else y + bias.reshape(-1, *(1,) * len(output))
-
-
-def integer_convolution(  # noqa: PLR0913  (an operator's inputs, and its attributes by name)
-    x: np.ndarray,
-    w: np.ndarray,
-    zero: np.ndarray | None = None,
-    *,
-    strides: tuple[int, ...],
-    dilations: tuple[int, ...],
-    pads_before: tuple[int, ...],
-    pads_after: tuple[int, ...],
-    depthwise: bool,
+def integer_convolution(
+    x: np.ndarray, w: np.ndarray, zero: np.ndarray | None = None, *, windows: Windows, depthwise: bool
 ) -> np.ndarray:
     """The convolution of bytes less a zero point, in int32; float64 holds all sums."""
     wide = x.astype(np.float64) - (0 if zero is None else zero.astype(np.float64))
-    group = x.shape[1] if depthwise else 1
-    y = convolution(
-        wide,
-        w.astype(np.float64),
-        strides=strides,
-        dilations=dilations,
-        pads_before=pads_before,
-        pads_after=pads_after,
-        group=group,
-    )
-    return y.astype(np.int32)
+    return convolve(wide, w.astype(np.float64), windows, x.shape[1] if depthwise else 1).astype(np.int32)
 
 
-def transposed_convolution(  # noqa: PLR0913  (an operator's inputs, and its attributes by name)
-    x: np.ndarray,
-    w: np.ndarray,
-    bias: np.ndarray | None = None,
-    *,
-    strides: tuple[int, ...],
-    dilations: tuple[int, ...],
-    pads_before: tuple[int, ...],
-    output: tuple[int, ...],
-    group: int,
+def transposed_convolution(
+    x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None, *, windows: Windows, group: int
 ) -> np.ndarray:
     """Each element of x spreads w [C, M / group, kernel...]; what overlaps is added."""
-    kernel, size, channels = w.shape[2:], x.shape[2:], w.shape[1] * group
-    own = w.shape[0] // group
-    weights = w.reshape(group, own, math.prod(w.shape[1:])).swapaxes(1, 2)
-    spread = np.matmul(weights, x.reshape(x.shape[0], group, own, math.prod(size)))
-    spread = spread.reshape(x.shape[0], channels, *kernel, *size)
-    y = fold(
-        spread, kernel=kernel, blocks=size, strides=strides, dilations=dilations, before=pads_before, output=output
-    )
-    return y if bias is None else y + bias.reshape(-1, *(1,) * len(output))
-
-
-def fold(
-    x: np.ndarray,
-    *,
-    kernel: tuple[int, ...],
-    blocks: tuple[int, ...],
-    strides: tuple[int, ...],
-    dilations: tuple[int, ...],
-    before: tuple[int, ...],
-    output: tuple[int, ...],
-) -> np.ndarray:
-    """x [N, C, kernel..., blocks...] with each tap of each block added in its place, to [N, C, output...]."""
-    x = x.reshape(*x.shape[:2], *kernel, *blocks)
-    reach = [
-        max((count - 1) * stride + (taps - 1) * dilation + 1, low + out)
-        for count, stride, taps, dilation, low, out in zip(
-            blocks, strides, kernel, dilations, before, output, strict=True
-        )
-    ]
-    canvas = np.zeros((*x.shape[:2], *reach), x.dtype)
-    for tap in np.ndindex(*kernel):
-        place = at_tap(canvas, tap, strides, dilations, blocks)
-        place += x[(slice(None), slice(None), *tap)]
-    kept = (slice(low, low + out) for low, out in zip(before, output, strict=True))
-    return canvas[(slice(None), slice(None), *kept)]
-
-
-def max_pool(
-    x: np.ndarray,
-    *,
-    kernel: tuple[int, ...],
-    strides: tuple[int, ...],
-    dilations: tuple[int, ...],
-    pads_before: tuple[int, ...],
-    output: tuple[int, ...],
-    storage_order: int,
-) -> tuple[np.ndarray, np.ndarray]:
-    """The largest element of each window, and its index in x, flattened. NaN is the largest if it is the first."""
-    lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
-    spatial = x.shape[2:]
-    places = np.arange(math.prod(spatial)).reshape((1, 1, *spatial), order="F" if storage_order else "C")
-    windows = (kernel, strides, dilations, pads_before, output)
-    around, numbers = padded(x, *windows, lowest), padded(places, *windows, -1)
-    best = np.full((*x.shape[:2], *output), lowest, x.dtype)
-    index = np.full(best.shape, -1, np.int64)
-    for tap in np.ndindex(*kernel):
-        value, number = (at_tap(image, tap, strides, dilations, output) for image in (around, numbers))
-        better = (value > best) | ((index < 0) & (number >= 0))
-        best, index = np.where(better, value, best), np.where(better, number, index)
-    planes = np.arange(x.shape[0] * x.shape[1]).reshape(*x.shape[:2], *(1,) * len(spatial))
-    return best, index + planes * places.size
-
-
-def sum_pool(
-    x: np.ndarray,
-    *,
-    kernel: tuple[int, ...],
-    strides: tuple[int, ...],
-    dilations: tuple[int, ...],
-    pads_before: tuple[int, ...],
-    output: tuple[int, ...],
-) -> np.ndarray:
-    """The sum of each window."""
-    x = padded(x, kernel, strides, dilations, pads_before, output, 0)
-    total = np.zeros((*x.shape[:2], *output), x.dtype)
-    for tap in np.ndindex(*kernel):
-        total += at_tap(x, tap, strides, dilations, output)
-    return total
-
-
-def average_pool(  # noqa: PLR0913  (an operator's inputs, and its attributes by name)
-    x: np.ndarray,
-    *,
-    kernel: tuple[int, ...],
-    strides: tuple[int, ...],
-    dilations: tuple[int, ...],
-    pads_before: tuple[int, ...],
-    pads_after: tuple[int, ...],
-    output: tuple[int, ...],
-    count_include_pad: bool,
-) -> np.ndarray:
-    """The mean of each window, over the elements of x, or of the padded x."""
-    total = sum_pool(x, kernel=kernel, strides=strides, dilations=dilations, pads_before=pads_before, output=output)
-    for axis, size in enumerate(x.shape[2:]):
-        low, high = (-pads_before[axis], size + pads_after[axis]) if count_include_pad else (0, size)
-        first = np.arange(output[axis]) * strides[axis] - pads_before[axis]
-        positions = first[:, None] + np.arange(kernel[axis]) * dilations[axis]
-        count = ((positions >= low) & (positions < high)).sum(axis=1).astype(x.dtype)
-        total = total / count.reshape(-1, *(1,) * (x.ndim - 3 - axis))
-    return total
-
-
-def lp_pool(
-    x: np.ndarray,
-    *,
-    kernel: tuple[int, ...],
-    strides: tuple[int, ...],
-    dilations: tuple[int, ...],
-    pads_before: tuple[int, ...],
-    output: tuple[int, ...],
-    p: int,
-) -> np.ndarray:
-    """The p-norm of each window."""
-    powers = np.abs(x) ** x.dtype.type(p)
-    total = sum_pool(
-        powers, kernel=kernel, strides=strides, dilations=dilations, pads_before=pads_before, output=output
-    )
-    return total ** x.dtype.type(1 / p)
+    return _plus_bias(convolve_transposed(x, w, windows, group), bias)
 
 
 def resize(  # noqa: PLR0913  (an operator's inputs, and its attributes by name)
@@ -685,77 +350,3 @@ def grid_sample(
     """x [N, C, spatial...] at places [N, axes, P], times factors [N, P]: [N, C, P]."""
     y = sample(x, coordinates, mode, outside, aligned=aligned)
     return y if factors is None else y * factors[:, None]
-
-
-# ---------------------------------------------------------------- recurrent layers
-
-
-def recurrent(  # noqa: PLR0913  (an operator's inputs, and its attributes by name)
-    x: np.ndarray,
-    w: np.ndarray | None,
-    r: np.ndarray,
-    b: np.ndarray | None = None,
-    lengths: np.ndarray | None = None,
-    initial_h: np.ndarray | None = None,
-    initial_c: np.ndarray | None = None,
-    p: np.ndarray | None = None,
-    *,
-    kind: str,
-    direction: str,
-    hidden: int,
-    activations: tuple[tuple[str, float, float], ...],
-    clip: float,
-    input_forget: bool,
-    linear_before_reset: bool,
-) -> tuple[np.ndarray, ...]:
-    """LSTM, GRU or RNN over x [T, B, I]: y [T, directions, B, H], the last h and, of LSTM, the last cell.
-
-    w None: x has been multiplied with it already.
-    """
-    steps, batch, directions = x.shape[0], x.shape[1], r.shape[0]
-    bound, per = clip or math.inf, len(activations) // directions
-
-    def activated(place: int, value: np.ndarray) -> np.ndarray:
-        name, alpha, beta = activations[place]
-        if place % per != 2:  # the third is LSTM's, for the cell on its way into h
-            value = np.clip(value, -bound, bound)
-        return ACTIVATIONS[name].function(value, alpha, beta)
-
-    lengths = np.full(batch, steps) if lengths is None else lengths
-    y = np.zeros((steps, directions, batch, hidden), x.dtype)
-    last_h, last_cell = np.zeros((2, directions, batch, hidden), x.dtype)
-    for d in range(directions):
-        inputs = np.split(x, directions, axis=2)[d] if w is None else np.matmul(x, w[d].T)
-        bias = np.zeros(2 * r.shape[1], x.dtype) if b is None else b[d]
-        bias_w, bias_r = np.split(bias, 2)
-        p_i, p_o, p_f = np.split(np.zeros(3 * hidden, x.dtype) if p is None else p[d], 3)
-        h = np.zeros((batch, hidden), x.dtype) if initial_h is None else initial_h[d]
-        cell = np.zeros((batch, hidden), x.dtype) if initial_c is None else initial_c[d]
-        for t in range(steps):
-            live = (t < lengths)[:, None]
-            # Backwards each sequence begins at its own end.
-            at = np.where(live[:, 0], lengths - 1 - t, t) if direction == "reverse" or d == 1 else np.full(batch, t)
-            given = inputs[at, np.arange(batch)]
-            if kind == "LSTM":
-                i, o, f, c = np.split(given + np.matmul(h, r[d].T) + (bias_w + bias_r), 4, axis=1)
-                i = activated(d * per, i + p_i * cell)
-                f = 1 - i if input_forget else activated(d * per, f + p_f * cell)
-                new_cell = f * cell + i * activated(d * per + 1, c)
-                new_h = activated(d * per, o + p_o * new_cell) * activated(d * per + 2, new_cell)
-            elif kind == "GRU":
-                r_zr, r_h = r[d][: 2 * hidden], r[d][2 * hidden :]
-                both = given[:, : 2 * hidden] + np.matmul(h, r_zr.T) + (bias_w + bias_r)[: 2 * hidden]
-                z, reset = np.split(activated(d * per, both), 2, axis=1)
-                candidate = given[:, 2 * hidden :] + bias_w[2 * hidden :]
-                if linear_before_reset:
-                    candidate = candidate + reset * (np.matmul(h, r_h.T) + bias_r[2 * hidden :])
-                else:
-                    candidate = candidate + np.matmul(reset * h, r_h.T) + bias_r[2 * hidden :]
-                new_h = new_cell = (1 - z) * activated(d * per + 1, candidate) + z * h
-            else:
-                new_h = new_cell = activated(d * per, given + np.matmul(h, r[d].T) + (bias_w + bias_r))
-            h, cell = np.where(live, new_h, h), np.where(live, new_cell, cell)
-            y[at, d, np.arange(batch)] = np.where(live, new_h, 0)
-        ran = (lengths > 0)[:, None]
-        last_h[d], last_cell[d] = np.where(ran, h, 0), np.where(ran, cell, 0)
-    return y, last_h, last_cell
