@@ -391,19 +391,26 @@ class Engine(ModelEngine):
             return None
         return LikeRuns(self.schedule, sizes, functools.partial(self._follow, sizes))
 
-    def times(self, inputs: Sequence[Any]) -> Times:
-        """What the steps of a run take, of inputs as for `run`; where that is a single native call, `program` tells.
+    def times(self, inputs: Sequence[Any], rounds: int) -> list[Times]:
+        """What the steps of some runs take, of inputs as for `run`. Where a run is a single native call, its one step
+        is the engine that serves it.
 
         Fail where a run meets sizes that the steps were not planned for.
         """
         shapes = tuple([shape_of(array) for array in inputs])
-        engine, times = self.serving(shapes), Times()
-        assert engine.schedule is not None, "Bug: a run of one native call has no steps"
+        engine, found = self.serving(shapes), [Times() for _ in range(rounds)]
+        if engine.schedule is None:
+            program = engine.program(shapes)
+            assert program is not None, "Bug: a model of one native call has no program"
+            for times, seconds in zip(found, program.executable.profile(inputs, rounds), strict=True):
+                times.add(engine, seconds)
+            return found
         try:
-            engine.schedule.run(inputs, engine.sizes(shapes) or {}, times)
+            for times in found:
+                engine.schedule.run(inputs, engine.sizes(shapes) or {}, times)
         except AssumptionError as error:
             raise Fail(f"a run of these inputs is evaluated on NumPy: {error}") from error
-        return times
+        return found
 
     def _follow(self, sizes: Mapping[str, int], inputs: Sequence[Any]) -> list[Any]:
         assert self.schedule is not None

@@ -13,7 +13,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -22,7 +21,6 @@ from jitonnx.engine.programs import shape_of
 from jitonnx.ir.defects import survive
 from jitonnx.ir.extract import specialise
 from jitonnx.ir.graph import Graph
-from jitonnx.plan.calls import KernelCall
 from jitonnx.support.kernel_cache import KernelCache
 from jitonnx.support.records import NamedTuple
 from jitonnx.support.versions import VERSION, versions
@@ -156,26 +154,18 @@ class _Variant:
 
     def seconds(self, inputs: Sequence[np.ndarray], runs: int = RUNS) -> tuple[dict[Problem, float], float]:
         """What the calls of each choice take in a run, the least of some, and what all calls do."""
-        engine = self._serving(inputs)
-        shapes = tuple([shape_of(array) for array in inputs])
-        if engine.compiled is not None:
-            program = engine.program(shapes)
-            assert program is not None, "Bug: a model of one native call has no program"
-            times = program.executable.profile(inputs, runs)
-            steps: list[tuple[list[KernelCall], Any]] = [(engine.compiled.plan.calls, times)]
-        else:
-            every = [engine.times(inputs) for _ in range(runs)]
-            steps = [
-                (step.compiled.plan.calls, np.stack([run.kernels[step] for run in every]))
-                for step in every[0].kernels
-                if all(step in run.kernels for run in every)
-            ]
+        every = self.engine.times(inputs, runs)
         found: defaultdict[Problem, float] = defaultdict(float)
-        for calls, times in steps:
-            for call, taken in zip(calls, times.min(0).tolist(), strict=True):
+        whole = 0.0
+        for step in every[0].kernels:
+            if not all(step in run.kernels for run in every):
+                continue
+            times = np.stack([run.kernels[step] for run in every])
+            whole += float(times.sum(1).min())
+            for call, taken in zip(step.compiled.plan.calls, times.min(0).tolist(), strict=True):
                 for problem in {choice.problem for choice in call.choices}:
                     found[problem] += taken
-        return found, float(sum(times.sum(1).min() for _, times in steps))
+        return found, whole
 
     def _serving(self, inputs: Sequence[np.ndarray]) -> Engine:
         return self.engine.serving(tuple([shape_of(array) for array in inputs]))

@@ -7,23 +7,17 @@ from jitonnx.ir.operator import InferenceError, shared_attributes
 from jitonnx.ops.composite import Parts
 from jitonnx.ops.microsoft.base import Contributed, activated
 from jitonnx.ops.onnx.arithmetic import Add, Sub
-from jitonnx.ops.onnx.convolution import Conv, ConvTranspose
+from jitonnx.ops.onnx.convolution import Conv, ConvolutionAttributes, ConvTranspose
 from jitonnx.ops.onnx.shape import Shape
 from jitonnx.ops.onnx.slice import Slice
 from jitonnx.ops.parts import numbers
 
 
-class FusedConv(Contributed):
+class FusedConv(ConvolutionAttributes, Contributed):
     """Conv, plus Z, and then an activation."""
 
     activation: str | None = None
     activation_params: tuple[float, ...] | None = None
-    auto_pad: str = "NOTSET"
-    dilations: tuple[int, ...] | None = None
-    group: int = 1
-    kernel_shape: tuple[int, ...] | None = None
-    pads: tuple[int, ...] | None = None
-    strides: tuple[int, ...] | None = None
 
     def compose(self, parts: Parts, x: Value, w: Value, b: Value | None = None, z: Value | None = None) -> Value:
         conv = Conv(**shared_attributes(self, Conv))

@@ -24,6 +24,7 @@ from jitonnx.ops.onnx.activation import LeakyRelu, Sigmoid
 from jitonnx.ops.onnx.arithmetic import Add, Div, Mul, Sub
 from jitonnx.ops.onnx.cast import Cast
 from jitonnx.ops.onnx.concat_split import Concat
+from jitonnx.ops.onnx.convolution import ConvolutionAttributes
 from jitonnx.ops.onnx.logic import Where
 from jitonnx.ops.onnx.pooling import AveragePool, GlobalAveragePool
 from jitonnx.ops.onnx.quantization import DequantizeLinear as _DequantizeLinear
@@ -207,16 +208,10 @@ class QLinearGlobalAveragePool(Contributed):
         return _channels_behind(parts, y, channels_last=self.channels_last)
 
 
-class QLinearConv(Contributed):
+class QLinearConv(ConvolutionAttributes, Contributed):
     """ONNX's QLinearConv; channels_last: the axis of channels of x and y is the last one."""
 
-    auto_pad: str = "NOTSET"
     channels_last: bool = False
-    dilations: tuple[int, ...] | None = None
-    group: int = 1
-    kernel_shape: tuple[int, ...] | None = None
-    pads: tuple[int, ...] | None = None
-    strides: tuple[int, ...] | None = None
 
     def compose(self, parts: Parts, x: Value, *others: Value) -> Value:
         conv = _QLinearConv(**shared_attributes(self, _QLinearConv))

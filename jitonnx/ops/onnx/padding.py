@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,23 @@ from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import Shape as Dims
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.base import integers_of, normalize_axis, open_like
+
+
+def pad(
+    x: np.ndarray, value: np.ndarray | None = None, *, before: Sequence[Any], after: Sequence[Any], mode: Any
+) -> np.ndarray:
+    """x with elements added, or where it is negative cut, at the ends of each axis."""
+    ends = list(zip(before, x.shape, after, strict=True))
+    kept = x[tuple(slice(max(0, -low), max(size + min(high, 0), 0)) for low, size, high in ends)]
+    widths = [(max(low, 0), max(high, 0)) for low, _, high in ends]
+    if mode != "constant":
+        return np.pad(kept, widths, mode=mode)
+    empty: Any = "" if x.dtype == object else 0
+    y = np.empty([low + size + high for low, size, high in ends], x.dtype)
+    y.fill(empty if value is None else value.reshape(()).item())  # as it is, a string too
+    if kept.size:
+        y[tuple(slice(low, low + size) for (low, _), size in zip(widths, kept.shape, strict=True))] = kept
+    return y
 
 
 class CenterCropPad(Operator):
@@ -40,23 +58,18 @@ class CenterCropPad(Operator):
 
     def evaluate(self, x: np.ndarray, shape: np.ndarray) -> np.ndarray:
         sizes = self._sizes(x.shape, shape.tolist())
-        empty: Any = "" if x.dtype == object else 0
-        result: np.ndarray = np.full(sizes, empty, x.dtype)  # type: ignore[arg-type]
-        source, target = [], []
-        for have, want in zip(x.shape, result.shape, strict=True):
-            size, cut, gap = min(have, want), max(have - want, 0) // 2, max(want - have, 0) // 2
-            source.append(slice(cut, cut + size))
-            target.append(slice(gap, gap + size))
-        result[tuple(target)] = x[tuple(source)]
-        return result
+        before, after = self._ends(x.shape, sizes)
+        return pad(x, before=before, after=after, mode="constant")
 
     def lower(self, to: Lowering, x: Value, shape: Value) -> Value:
-        before, after = [], []
-        for have, want in zip(x.shape, to.shape, strict=True):
-            gap, cut = (floor_divide(maximum(more, 0), 2) for more in (want - have, have - want))
-            before.append(gap - cut)
-            after.append(want - have - before[-1])
-        return to.emit(c.Pad(tuple(before), tuple(after), "constant"), (x,), to.type)
+        return to.emit(c.Pad(*self._ends(x.shape, to.shape), "constant"), (x,), to.type)
+
+    @staticmethod
+    def _ends(have: Sequence[Any], want: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """What is added before and after each axis; below 0, cut."""
+        less = [b - a for a, b in zip(have, want, strict=True)]
+        before = [floor_divide(maximum(more, 0), 2) - floor_divide(maximum(0 - more, 0), 2) for more in less]
+        return tuple(before), tuple(more - front for more, front in zip(less, before, strict=True))
 
 
 class Pad(Operator):
@@ -127,19 +140,7 @@ class Pad(Operator):
         axes: np.ndarray | None = None,
     ) -> np.ndarray:
         low, high = self._pads(data.ndim, pads.ravel().tolist(), None if axes is None else axes.tolist())
-        extents: list[tuple[int, int, int]] = list(zip(low, data.shape, high, strict=True))  # type: ignore[arg-type]
-        cut = tuple(slice(max(0, -a), max(size + min(b, 0), 0)) for a, size, b in extents)
-        if self.mode != "constant":
-            widths = [(max(a, 0), max(b, 0)) for a, _, b in extents]
-            return np.pad(data[cut], widths, mode=self.mode)  # type: ignore[call-overload]
-        empty: Any = "" if data.dtype == object else 0
-        result = np.empty([a + size + b for a, size, b in extents], data.dtype)
-        result.fill(empty if constant_value is None else constant_value.reshape(()).item())  # as it is, a string too
-        part = data[cut]
-        places = (slice(max(a, 0), max(a, 0) + length) for (a, _, _), length in zip(extents, part.shape, strict=True))
-        if part.size:
-            result[tuple(places)] = part
-        return result
+        return pad(data, constant_value, before=low, after=high, mode=self.mode)
 
     def lower(
         self, to: Lowering, data: Value, pads: Value, constant_value: Value | None = None, axes: Value | None = None

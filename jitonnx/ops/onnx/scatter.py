@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,29 @@ _REDUCTIONS: dict[str, Callable[..., None]] = {
 }
 
 
+def _written(data: np.ndarray, places: tuple[Any, ...], updates: np.ndarray, reduction: str) -> np.ndarray:
+    y = data.copy()
+    if reduction == "none":
+        y[places] = updates
+    else:
+        _REDUCTIONS[reduction](y, places, updates)
+    return y
+
+
+def scatter_elements(
+    data: np.ndarray, indices: np.ndarray, updates: np.ndarray, *, axis: int, reduction: str
+) -> np.ndarray:
+    """data with updates written, or combined, where `gather_elements` would read."""
+    places: list[Any] = list(np.indices(indices.shape, sparse=True))
+    places[axis] = indices
+    return _written(data, tuple(places), updates, reduction)
+
+
+def scatter_nd(data: np.ndarray, indices: np.ndarray, updates: np.ndarray, *, reduction: str) -> np.ndarray:
+    """data with updates written, or combined, where the last axis of indices says."""
+    return _written(data, tuple(np.moveaxis(indices, -1, 0)), updates, reduction)
+
+
 class _Scatter(Operator):
     """A copy of the data with `updates` written, or by `reduction` combined, at the places that `indices` name."""
 
@@ -37,14 +60,10 @@ class _Scatter(Operator):
             raise InferenceError(f"reduction is {self.reduction!r}; none, add, mul, max and min are known")
         return data.type
 
-    def _write(self, data: np.ndarray, places: tuple[Any, ...], updates: np.ndarray) -> np.ndarray:
-        if self.reduction == "none":
-            result = data.copy()
-            result[places] = updates
-            return result
-        result = data.astype(np.float32) if is_narrow(data.dtype) else data.copy()
-        _REDUCTIONS[self.reduction](result, places, updates.astype(result.dtype))
-        return result.astype(data.dtype)
+    def _wide(self, *arrays: np.ndarray) -> Sequence[np.ndarray]:
+        """Arrays of one type as they are combined: narrow floats as float32."""
+        widens = self.reduction != "none" and is_narrow(arrays[0].dtype)
+        return [array.astype(np.float32) for array in arrays] if widens else arrays
 
     def _computation(self, rank: int) -> c.Computation:
         """What is done with data of this rank."""
@@ -76,10 +95,9 @@ class ScatterElements(_Scatter):
         return self._check(data, indices, updates)
 
     def evaluate(self, data: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray:
-        axis = normalize_axis(self.axis, data.ndim)
-        places: list[Any] = list(np.indices(indices.shape, sparse=True))
-        places[axis] = np.where(indices < 0, indices + data.shape[axis], indices)
-        return self._write(data, tuple(places), updates)
+        wide, axis = self._wide(data, updates), normalize_axis(self.axis, data.ndim)
+        y = scatter_elements(wide[0], indices, wide[1], axis=axis, reduction=self.reduction)
+        return y.astype(data.dtype, copy=False)
 
     def _computation(self, rank: int) -> c.Computation:
         return c.ScatterElements(normalize_axis(self.axis, rank), self.reduction)
@@ -115,7 +133,8 @@ class ScatterND(_Scatter):
         return self._check(data, indices, updates)
 
     def evaluate(self, data: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray:
-        return self._write(data, tuple(np.moveaxis(indices, -1, 0)), updates)
+        wide = self._wide(data, updates)
+        return scatter_nd(wide[0], indices, wide[1], reduction=self.reduction).astype(data.dtype, copy=False)
 
     def _computation(self, rank: int) -> c.Computation:
         return c.ScatterND(self.reduction)

@@ -33,14 +33,7 @@ def main(options: argparse.Namespace) -> None:
     session.run(None, feeds)
     arrays = [np.asarray(feeds[entry.name]) for entry in inputs]
     shapes = tuple(array.shape for array in arrays)
-    ready = engine.program(shapes)
-    host: list[tuple[str, str, float]] = []
-    runs: Iterable[int] = itertools.repeat(1)
-    if ready is None:
-        times, runs, host = _of_steps(engine, arrays, options.rounds)
-    else:
-        ready.executable.profile(arrays, 3)
-        times = np.median(ready.executable.profile(arrays, options.rounds), axis=0)
+    times, runs, host = _medians(engine, arrays, options.rounds)
     names = [entry.name for entry in inputs]
     explanation = explain(model, dict(zip(names, shapes, strict=True)))
     steps = list(zip(zip(explanation.kernels, runs, strict=False), times.tolist(), strict=True))
@@ -72,23 +65,30 @@ def main(options: argparse.Namespace) -> None:
     )
 
 
-def _of_steps(engine: Any, arrays: Sequence[Any], rounds: int) -> tuple[Any, list[int], list[tuple[str, str, float]]]:
+def _medians(
+    engine: Any, arrays: Sequence[Any], rounds: int
+) -> tuple[Any, Iterable[int], list[tuple[str, str, float]]]:
     """What the steps of a model take, medians of some rounds: the seconds of all kernels in order, [kernels], over all
     iterations of loops; how often each was called; and the nodes on the host, with operator, name and seconds."""
     import numpy as np
 
     from jitonnx import errors
 
-    if not hasattr(engine, "times"):
-        raise errors.NotImplemented(
-            "an artifact of a model that runs in steps has no times to show: profile the model itself"
-        )
     shapes = tuple(array.shape for array in arrays)
-    schedule = engine.serving(shapes).schedule
-    sizes = engine.serving(shapes).sizes(shapes) or {}
-    engine.times(arrays)
-    found = [engine.times(arrays) for _ in range(rounds)]
-    native = [step for step in schedule.native_steps() if step.explained_sizes(sizes) is not None]
+    if not hasattr(engine, "times"):  # an artifact's
+        if (ready := engine.program(shapes)) is None:
+            raise errors.NotImplemented(
+                "an artifact of a model that runs in steps has no times to show: profile the model itself"
+            )
+        ready.executable.profile(arrays, _WARM)
+        return np.median(ready.executable.profile(arrays, rounds), axis=0), itertools.repeat(1), []
+    serving = engine.serving(shapes)
+    schedule, sizes, native, hosted = serving.schedule, serving.sizes(shapes) or {}, [serving], []
+    engine.times(arrays, _WARM)
+    found = engine.times(arrays, rounds)
+    if schedule is not None:
+        native = [step for step in schedule.native_steps() if step.explained_sizes(sizes) is not None]
+        hosted = list(schedule.host_steps())
     nothing = [np.zeros(len(step.compiled.outline.calls)) for step in native]
     kernels = [
         np.concatenate([one.kernels.get(step, zeros) for step, zeros in zip(native, nothing, strict=True)] or [[]])
@@ -96,10 +96,14 @@ def _of_steps(engine: Any, arrays: Sequence[Any], rounds: int) -> tuple[Any, lis
     ]
     host = [
         (step.host.node.operator.name, step.host.node.name, float(np.median([one.host.get(step, 0) for one in found])))
-        for step in schedule.host_steps()
+        for step in hosted
     ]
     runs = [found[0].runs.get(step, 0) for step, zeros in zip(native, nothing, strict=True) for _ in zeros]
     return np.median(kernels, axis=0), runs, host
+
+
+_WARM = 3
+"""Runs in front of those that are measured."""
 
 
 def _sorted(lines: list[tuple[Any, float]], by: str) -> list[tuple[Any, float]]:

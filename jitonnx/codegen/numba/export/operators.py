@@ -20,17 +20,20 @@ from jitonnx.ops.onnx.cumulative import cumulate
 from jitonnx.ops.onnx.gather import gather_elements, gather_nd
 from jitonnx.ops.onnx.linear_attention import linear_attention
 from jitonnx.ops.onnx.normalization import group_normalize, local_response_normalize
+from jitonnx.ops.onnx.padding import pad
 from jitonnx.ops.onnx.pooling import average_pool, lp_pool, max_pool
 from jitonnx.ops.onnx.recurrent import recurrent
 from jitonnx.ops.onnx.reduction import arg_reduce, reduced
 from jitonnx.ops.onnx.reverse_sequence import reverse_sequence
+from jitonnx.ops.onnx.scatter import scatter_elements, scatter_nd
 from jitonnx.ops.onnx.selection import top_k
 from jitonnx.ops.onnx.softmax import softmax
 from jitonnx.ops.windows import Windows, fold
 
 EVALUATIONS = (
     *(arg_reduce, average_pool, cumulate, fold, gather_elements, gather_nd, group_normalize, linear_attention),
-    *(local_response_normalize, lp_pool, max_pool, recurrent, reverse_sequence, softmax, top_k),
+    *(local_response_normalize, lp_pool, max_pool, pad, recurrent, reverse_sequence, scatter_elements, scatter_nd),
+    *(softmax, top_k),
 )
 """What evaluates operators, too."""
 
@@ -96,45 +99,6 @@ def strided(x: np.ndarray, starts: Sequence[int], steps: Sequence[int], shape: S
 def bit_cast(x: np.ndarray, dtype: Any) -> np.ndarray:
     """The bits read as another type of as many."""
     return x.view(dtype)
-
-
-def pad(
-    x: np.ndarray, value: np.ndarray | None = None, *, before: Sequence[int], after: Sequence[int], mode: Any
-) -> np.ndarray:
-    """x with elements added, or where it is negative cut, at the ends of each axis."""
-    ends = list(zip(before, x.shape, after, strict=True))
-    kept = x[tuple(slice(max(0, -low), max(size + min(high, 0), 0)) for low, size, high in ends)]
-    widths = [(max(low, 0), max(high, 0)) for low, _, high in ends]
-    if mode != "constant":
-        return np.pad(kept, widths, mode=mode)
-    y = np.full([low + size + high for low, size, high in ends], 0 if value is None else value.item(), x.dtype)
-    if kept.size:
-        y[tuple(slice(low, low + size) for (low, _), size in zip(widths, kept.shape, strict=True))] = kept
-    return y
-
-
-def _write(data: np.ndarray, places: tuple[Any, ...], updates: np.ndarray, reduction: str) -> np.ndarray:
-    y = data.copy()
-    if reduction == "none":
-        y[places] = updates
-    else:
-        combine = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}[reduction]
-        combine.at(y, places, updates)
-    return y
-
-
-def scatter_elements(
-    data: np.ndarray, indices: np.ndarray, updates: np.ndarray, *, axis: int, reduction: str
-) -> np.ndarray:
-    """data with updates written, or combined, where `gather_elements` would read."""
-    places: list[Any] = list(np.indices(indices.shape, sparse=True))
-    places[axis] = indices
-    return _write(data, tuple(places), updates, reduction)
-
-
-def scatter_nd(data: np.ndarray, indices: np.ndarray, updates: np.ndarray, *, reduction: str) -> np.ndarray:
-    """data with updates written, or combined, where the last axis of indices says."""
-    return _write(data, tuple(np.moveaxis(indices, -1, 0)), updates, reduction)
 
 
 def cache_update(past: np.ndarray | None, new: np.ndarray, start: np.ndarray, *, rows: int) -> np.ndarray:
