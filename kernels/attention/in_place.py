@@ -3,18 +3,19 @@
 To copy k and v to panels, which tiles of many rows read from the second-level cache, takes longer than the products of
 a few rows. Here rows of k and of v are read one behind the other, which CPUs see, and fetch them ahead: 85 to 98 GB/s
 from the third-level cache on a Zen 4 core, and not more with prefetches among the loads. Of several rows, which are
-multiplied with what was loaded once, prefetches make 16 to 25 GB/s 26 to 41 on a Zen 5 core, where memory gives 36.
-They go on behind the last row of k with what is read next (`ask_for_rows`), as short sequences are not much longer than
-what is asked for ahead.
+multiplied with what was loaded once, prefetches make 16 to 25 GB/s 28 to 42 on a Zen 5 core, where memory gives 41.
+They stand among the products, a row's with each row: many at a time wait for each other, and loads wait for them. They
+go on behind the last row of k with what is read next (`rows_ahead`), as short sequences are not much longer than what
+is asked for ahead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from jitonnx.emit import types
 from jitonnx.emit.builder import KernelBuilder, Mask, Pointer, Variable, larger, remainder, shuffled, smaller
-from jitonnx.emit.ssa import SSAValue, fma
+from jitonnx.emit.ssa import SSAValue, fma, select
 from jitonnx.kernels.parts.layouts import LINE
 from jitonnx.kernels.parts.microkernel import emit_prefetch, in_chains
 from jitonnx.support.records import NamedTuple
@@ -22,9 +23,11 @@ from jitonnx.target import tuning
 
 _KEYS = 4
 """Keys whose scores are made at a time: their sums are added across lanes together."""
-_AHEAD = 16 << 10
-"""Bytes ahead that rows are asked for where several rows of q take longer to multiply than to read them: a quarter of
-it made 25 GB/s of 64 columns for 8 heads what is 35 on a Zen 5 core, which memory gives."""
+_AHEAD = 12 << 10
+"""Bytes ahead that rows are asked for where several rows of q take longer to multiply than to read them: a third of it
+made 25 GB/s of 64 columns for 8 heads what is 36 on a Zen 5 core."""
+_ALL = 1 << 32
+"""More rows than there are."""
 _BY_ONE, _BY_TWO = ((0, 0), (1, 0), (0, 1), (1, 1)), ((0, 0), (0, 1), (1, 0), (1, 1))
 
 
@@ -46,35 +49,39 @@ def rows_within(code: KernelBuilder, matrix: Matrix) -> SSAValue:
     return larger(code.integer(8 * _AHEAD // matrix.start.element.bitwidth) / larger(matrix.columns, 1), 1)
 
 
-def ask_for_rows(code: KernelBuilder, first: SSAValue, count: SSAValue | int, read: Sequence[Matrix]) -> None:
-    """Have rows from `first` on of matrices that are read one behind the other brought to the first-level cache; of
-    what lies behind the last one its last row, of a single one what lies behind it."""
-    count = code.integer(count) if isinstance(count, int) else count
+class Asked(NamedTuple):
+    """Rows that are asked for while others are multiplied, one with each."""
 
-    def ask(place: Callable[[SSAValue], Pointer]) -> None:
-        lines = 8 * LINE // read[0].start.element.bitwidth
-        with code.loop(count) as row, code.loop(read[0].columns, 0, lines) as column:
-            emit_prefetch(code.builder, place(first + row).at(column).value, level=1)
+    start: Pointer
+    step: SSAValue
+    rows: SSAValue
 
+    def row(self, number: SSAValue | int) -> Pointer:
+        return self.start.at(self.step * number)
+
+
+def rows_ahead(code: KernelBuilder, first: SSAValue, read: Sequence[Matrix]) -> Asked:
+    """Rows from `first` on of matrices that are read one behind the other, as far as one of them goes; behind the last
+    one its last row, of a single one what lies behind it."""
+    last, starts = read[-1], [first]
     if len(read) == 1:
-        ask(read[0].row)
-        return
-    with code.if_else(first + count <= read[0].rows) as (within, beyond):
-        with within:
-            ask(read[0].row)
-        with beyond:
-            ask(lambda row: _row_of(row, read))
-
-
-def _row_of(number: SSAValue, read: Sequence[Matrix]) -> Pointer:
-    """Row `number` of matrices that are read one behind the other, at most the last one."""
-    last, starts = read[-1], [number]
+        return Asked(last.row(first), last.step, code.integer(_ALL))
     for matrix in read[:-1]:
         starts.append(starts[-1] - matrix.rows)
-    found = last.row(larger(smaller(starts[-1], last.rows - 1), 0))
-    for matrix, row in reversed(list(zip(read[:-1], starts[:-1], strict=True))):
-        found = found.unless(row < matrix.rows, matrix.row(row))
-    return found
+    number, behind = starts[-1], starts[-1] >= last.rows
+    start = last.row(larger(smaller(number, last.rows - 1), 0))
+    step, rows = select(behind, 0, last.step), select(behind, code.integer(_ALL), last.rows - number)
+    for matrix, number in reversed(list(zip(read[:-1], starts[:-1], strict=True))):
+        within = number < matrix.rows
+        start = start.unless(within, matrix.row(number))
+        step, rows = select(within, matrix.step, step), select(within, matrix.rows - number, rows)
+    return Asked(start, step, rows)
+
+
+def _ask(code: KernelBuilder, places: Sequence[Pointer]) -> None:
+    """Have lines brought to the first-level cache."""
+    for place in places:
+        emit_prefetch(code.builder, place.value, level=1)
 
 
 def emit_scores(
@@ -98,13 +105,15 @@ def emit_scores(
     with code.loop(keys, step=_KEYS) as first:
         key = smaller(first, larger(keys - _KEYS, 0))
         rows = [[k.row(key).at(offset) for offset in offsets] for _, k in parts]
+        asked: list[Pointer] = []
         if together > 1:  # all parts lie in the same bytes
             k = parts[0][1]
-            ask_for_rows(code, key + rows_within(code, k), _KEYS, [k, *later])
+            ahead = key + rows_within(code, k)
+            asked = [rows_ahead(code, ahead + number, [k, *later]).start for number in range(_KEYS)]
         for count, begin, end in ((together, 0, whole), (height - whole, whole, height)):
             if begin < end:
                 with code.loop(code.integer(end), begin, count) as r:
-                    products = _scores(code, parts, rows, r, count, lanes)
+                    products = _scores(code, parts, rows, r, count, lanes, asked)
                     for number, score in enumerate(products):
                         scores.store((r + number) * score_row + key, score)
 
@@ -116,16 +125,26 @@ def _scores(
     first: SSAValue,
     count: int,
     lanes: int,
+    asked: Sequence[Pointer],
 ) -> list[SSAValue]:
-    """Of `count` rows of q from the first on, the scores of four rows of k, of each part: vectors of four."""
+    """Of `count` rows of q from the first on, the scores of four rows of k, of each part: vectors of four. asked: rows
+    that are asked for meanwhile."""
     zero, columns = code.number(types.float32, 0.0, lanes), parts[0][1].columns
     whole = columns - remainder(columns, code.integer(lanes))
     rest = code.active(columns - whole, lanes)
     sums = [[code.variable(zero) for _ in range(_KEYS)] for _ in range(count)]
-    for (q, _), some in zip(parts, rows, strict=True):
+    for part, ((q, _), some) in enumerate(zip(parts, rows, strict=True)):
+        soon = () if part else asked
 
-        def add(column: SSAValue, active: Mask | None, q: Matrix = q, some: Sequence[Pointer] = some) -> None:
+        def add(
+            column: SSAValue,
+            active: Mask | None,
+            q: Matrix = q,
+            some: Sequence[Pointer] = some,
+            soon: Sequence[Pointer] = soon,
+        ) -> None:
             values = [row.load(column, lanes, active) for row in some]
+            _ask(code, [row.at(column) for row in soon])
             for number, totals in enumerate(sums):
                 _add_products(totals, values, q.row(first + number).load(column, lanes, active))
 
@@ -147,12 +166,13 @@ def emit_results(  # noqa: PLR0913  (what is passed on as a function's arguments
     lanes: int,
     *,
     adds: bool = False,
+    asked: Asked | None = None,
 ) -> None:
     """y[r][column] = Σ weights[r * weight_row + key] * v[key][column] for r < height, column < width; or add that to y.
 
-    Of v, no more is read than its columns, which may be fewer than `width`.
+    Of v, no more is read than its columns, which may be fewer than `width`. asked: rows that are asked for meanwhile.
     """
-    starts = range(0, width, lanes)
+    starts, in_line = range(0, width, lanes), 8 * LINE // v.start.element.bitwidth
     active = [code.active(v.columns - start, lanes) for start in starts]
     zero = code.number(types.float32, 0.0, lanes)
     sums = [[code.variable(zero) for _ in starts] for _ in range(height)]
@@ -168,6 +188,8 @@ def emit_results(  # noqa: PLR0913  (what is passed on as a function's arguments
             values = [
                 row.load(start, lanes, None if whole else mask) for start, mask in zip(starts, active, strict=True)
             ]
+            if asked is not None:
+                _ask(code, [asked.row(key).at(start) for start in range(0, width, in_line)])
             for r in range(height):
                 _add_products(sums[r], values, code.splat(weights.load(weight_row * r + key), lanes))
 

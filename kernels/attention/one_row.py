@@ -21,7 +21,7 @@ from jitonnx.emit import types
 from jitonnx.emit.builder import KernelBuilder, Pointer, Variable, remainder, smaller
 from jitonnx.emit.mathematics import vecmath
 from jitonnx.emit.ssa import SSAValue, fma, select
-from jitonnx.kernels.attention.in_place import Matrix, ask_for_rows, emit_results, emit_scores, rows_within
+from jitonnx.kernels.attention.in_place import Asked, Matrix, emit_results, emit_scores, rows_ahead, rows_within
 from jitonnx.kernels.attention.kernel import LOG2_E, LOWEST, Attention
 from jitonnx.kernels.attention.spec import BLOCK_KEYS, PADDING, JoinBuffers, JoinSizes, JoinSpec
 from jitonnx.kernels.parts.rows import larger_lanes
@@ -201,33 +201,53 @@ class OneRow(Attention):
         # Keys of a single head are not asked for (`in_place`), and its values no further ahead than they are used.
         read = [values, *self._matrices(_Keys(later_k, later_v, later_keys))] if shared > 1 else [values]
         ahead = rows_within(code, values) if shared > 1 else code.integer(_KEYS)
-        with code.loop(keys, 0, _KEYS) as key:
-            some = smaller(keys - key, _KEYS)
-            ask_for_rows(code, key + ahead, some, read)
+        key = code.variable(code.integer(0))
+        with code.loop_while(lambda: key.get() < keys):
+            asked = rows_ahead(code, key.get() + ahead, read)
+            some = smaller(smaller(keys - key.get(), _KEYS), asked.rows)
             for number, part in enumerate(self._parts(v)):
 
-                def panel(column: SSAValue, width: int, number: int = number, part: Pointer = part) -> None:
+                def panel(
+                    column: SSAValue,
+                    width: int,
+                    number: int = number,
+                    part: Pointer = part,
+                    asked: Asked = asked,
+                    some: SSAValue = some,
+                ) -> None:
                     for height, begin, end in groups:
                         with code.loop(code.integer(end), begin, height) as head:
                             place: list[SSAValue | Pointer] = [
-                                *(self.scores.at(head * self.score_row + key), part.at(size.v_row * key + column)),
+                                self.scores.at(head * self.score_row + key.get()),
+                                part.at(size.v_row * key.get() + column),
                                 self.results.at(head * self.result_row + self.part_row * number + column),
-                                *(some, columns - column),
+                                *(some, columns - column, asked.start.at(column), asked.step),
                             ]
                             self._add(height, width, place)
 
                 self.panels(columns, panel)
+            key.set(key.get() + some)
 
     def _add(self, height: int, width: int, place: list[SSAValue | Pointer]) -> None:
         """Add what some keys give to the results of `height` heads."""
 
-        def write(
-            attention: OneRow, weights: Pointer, v: Pointer, results: Pointer, keys: SSAValue, columns: SSAValue
+        def write(  # noqa: PLR0913  (what is passed on as a function's arguments)
+            attention: OneRow,
+            weights: Pointer,
+            v: Pointer,
+            results: Pointer,
+            keys: SSAValue,
+            columns: SSAValue,
+            asked: Pointer,
+            asked_step: SSAValue,
         ) -> None:
+            code = attention.code
             rows = Matrix(v, attention.size.v_row, keys, columns)
             target = Matrix(results, attention.result_row, keys, columns)
             emit_results(
-                attention.code, weights, attention.score_row, height, rows, target, width, attention.lanes, adds=True
+                *(code, weights, attention.score_row, height, rows, target, width, attention.lanes),
+                adds=True,
+                asked=Asked(asked, asked_step, keys),
             )
 
         element = place[1].element.name.replace(" ", "_")
