@@ -30,7 +30,8 @@ class Ahead(NamedTuple):
 class Runs(NamedTuple):
     """Rows of x that lie in runs of one length."""
 
-    count: SSAValue
+    number: SSAValue
+    """How many there are."""
     steps: SSAValue
     """Groups of elements of a run."""
     apart_bytes: SSAValue
@@ -139,7 +140,7 @@ def _each_step(
         with code.loop(factors.steps) as step:
             body(step, step * words)
         return
-    with code.loop(runs.count) as run:
+    with code.loop(runs.number) as run:
         first, begin = run * runs.steps, run * (runs.apart_bytes / 4)
         with code.loop(runs.steps) as step:
             body(first + step, begin + step * words)
