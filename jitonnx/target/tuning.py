@@ -163,6 +163,9 @@ NORMALIZATION_BLOCK_BYTES = 1 << 14
 INTEGER_ROWS_BYTES = 384 << 10
 """Gathered rows of a task of bytes: they are to stay in the second-level cache. [Granite Rapids; bench.operators
 integers/]"""
+INTEGER_RUN_ELEMENTS = 64
+"""Taps of bytes side by side from which on convolutions read them from rows of the image, instead of gathering them:
+the end of each run is a branch that is not foreseen. [Zen 5; bench.models resnet18]"""
 INTEGER_NEAR_BYTES = 1 << 20
 """Weights of bytes up to this size stay in the second-level cache from block to block of rows.
 [Granite Rapids; bench.operators integers/]"""

@@ -1,4 +1,5 @@
-"""Gathering the left operands of a task's rows: the taps of each output pixel side by side in scratch memory."""
+"""Gathering the left operands of a task's rows: the taps of each output pixel side by side in scratch memory, or the
+rows of the image that they lie in."""
 
 from __future__ import annotations
 
@@ -9,9 +10,10 @@ from jitonnx.emit.builder import KernelBuilder, Mask, Pointer, remainder
 from jitonnx.emit.intrinsics import live_bytes
 from jitonnx.emit.simd import convert
 from jitonnx.emit.ssa import SSAValue, select
-from jitonnx.kernels.integer.spec import IntegerBuffers, IntegerSizes, IntegerSpec
+from jitonnx.kernels.integer.spec import IntegerBuffers, IntegerSizes, IntegerSpec, taps_high
+from jitonnx.kernels.parts.layouts import padded_width
 from jitonnx.kernels.parts.memory import copy_bytes
-from jitonnx.kernels.parts.windows import copy_taps, each_window_row
+from jitonnx.kernels.parts.windows import copy_padded, copy_taps, each_window_row
 
 _FLIP = 0x80
 _MASKED_BYTES = 64
@@ -70,6 +72,51 @@ def emit_gather(
                 with part:
                     copy_taps(code, size, target.at(column * row_bytes), source, row.at(size, column), elements)
                     next_column.set(column + 1)
+
+
+def emit_padded_rows(
+    code: KernelBuilder, spec: IntegerSpec, size: IntegerSizes, first_row: SSAValue, count: SSAValue
+) -> None:
+    """The rows of images that output pixels first_row, …, first_row + count - 1 read, with their padding, in scratch
+    memory; at its beginning where each of the windows begins, in bytes from there, and some places more for whole
+    tiles."""
+    x = code.buffers(IntegerBuffers, types.int8 if spec.signed else types.uint8).x
+    places, elements = code.scratch(types.int64), _Elements(code, spec)
+    lines = code.scratch(types.uint8).at(size.lines_at)
+    pixel_bytes = size.channels * elements.itemsize
+    an_image = size.out_height * size.stride_height + taps_high(size)
+    """Rows of an image and the next one's do not meet."""
+
+    def first_line(pixel: SSAValue) -> SSAValue:
+        """The first row of images that an output pixel reads, counted over all of them."""
+        row = pixel / size.out_width
+        image = row / size.out_height
+        return image * an_image + (row - image * size.out_height) * size.stride_height
+
+    begin, end = first_line(first_row), first_line(first_row + count - 1) + taps_high(size)
+    across = padded_width(size), pixel_bytes
+    together = size.x_pixel.equals(size.channels)
+
+    def write(into: Pointer, line: Pointer, pixels: SSAValue) -> None:
+        with code.if_else(together) as (in_one, apart):
+            with in_one:
+                elements.copy(into, line, pixels * size.channels)
+            with apart, code.loop(pixels) as pixel:
+                elements.copy(into.at(pixel * pixel_bytes), line.at(pixel * size.x_pixel), size.channels)
+
+    with code.loop(end, begin) as line:
+        image = line / an_image
+        row = line - image * an_image - size.pad_top
+        source, into = x.at(image * size.x_image), lines.at((line - begin) * size.line_bytes)
+        copy_padded(code, size, into, source, row, across, elements, write)
+    across_bytes = size.stride_width * pixel_bytes
+    with each_window_row(code, size, first_row, count) as row:
+        line = row.image * an_image + (row.top + size.pad_top) - begin
+        place = size.lines_at + line * size.line_bytes + row.column * across_bytes
+        with code.loop(row.columns) as column:
+            places.store(row.number + column, place + column * across_bytes)
+    for r in range(spec.rows[0]):
+        places.store(count + r, size.lines_at)
 
 
 class _Run:

@@ -1,12 +1,13 @@
 """The kernel of convolutions and products of 8-bit integers. A task:
 
-    its rows' taps gathered side by side                      scratch, second-level cache
+    its rows' taps side by side, or its rows of the image     scratch, second-level cache
     for each panel of w
         for each tile of rows                                 Σ x w in registers
             - zero * column sums, epilogue, y
 
 Gathering costs a byte read and written for each left operand, which serves a whole row of products: it buys rows that
-are aligned and have their padding in them, whatever the window, the strides and the dilations are.
+have their padding in them, whatever the window, the strides and the dilations are. Where windows overlap from row to
+row it is rows of the image that are copied, each byte once, and tiles read all their taps there.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from jitonnx.emit.builder import Kernel, KernelBuilder, Pointer, remainder, smal
 from jitonnx.emit.epilogue import Epilogue, Stage
 from jitonnx.emit.simd import convert
 from jitonnx.emit.ssa import SSAValue, select
-from jitonnx.kernels.integer.gather import emit_gather, zero_point
-from jitonnx.kernels.integer.products import Ahead, Factors, emit_products
+from jitonnx.kernels.integer.gather import emit_gather, emit_padded_rows, zero_point
+from jitonnx.kernels.integer.products import Ahead, Factors, Runs, emit_products, evenly_apart
 from jitonnx.kernels.integer.spec import IntegerBuffers, IntegerSizes, IntegerSpec
 from jitonnx.kernels.parts.microkernel import TileResult, emit_finish
 from jitonnx.support.records import NamedTuple
@@ -47,12 +48,14 @@ class _Tile(NamedTuple):
     x: Pointer
     """Its bytes."""
     row_bytes: SSAValue
-    """The distance of rows of x, in bytes."""
+    """The distance of rows of x, in bytes; 0 where `places` say where they are."""
     rows_live: SSAValue
     """Rows that count."""
     column: SSAValue
     w: Pointer
     """The panel."""
+    places: Pointer
+    """Where each row begins, in bytes from x."""
 
 
 class _Integer:
@@ -66,11 +69,15 @@ class _Integer:
             IntegerBuffers, types.int8, sums=types.int32, y=getattr(types, spec.result)
         )
         size = self.size
-        self.depth = size.channels * size.kernel_height * size.kernel_width
+        self.runs: SSAValue | int = size.kernel_height if spec.padded else 1
+        """Rows of taps that lie apart from each other."""
+        self.depth = size.kernel_width * size.channels * (1 if spec.padded else size.kernel_height)
+        """Elements of a run."""
         self.rows = size.images * size.out_height * size.out_width
-        self.steps = (self.depth + (spec.group - 1)) / spec.group
+        self.run_steps = (self.depth + (spec.group - 1)) / spec.group
+        self.steps = self.run_steps * self.runs
         self.direct: SSAValue | None = None
-        self.panel = (self.depth + (spec.step - 1)) / spec.step * (spec.step * spec.width)
+        self.panel = self.steps * (spec.group * spec.width)
 
     def emit(self, begin: SSAValue, end: SSAValue) -> None:
         code, size, spec = self.code, self.size, self.spec
@@ -82,7 +89,10 @@ class _Integer:
             first_column = remainder(task, column_tasks) * size.task_columns
             count = smaller(size.task_rows, rows - first_row)
             with nullcontext() if self.direct is None else code.if_then(~self.direct):
-                emit_gather(code, spec, self.size, first_row, count, self.depth)
+                if spec.padded:
+                    emit_padded_rows(code, spec, size, first_row, count)
+                else:
+                    emit_gather(code, spec, size, first_row, count, self.depth)
             end_column = smaller(first_column + size.task_columns, size.out_channels)
             with code.loop(end_column, first_column, spec.width) as column:
                 self._emit_panel(first_row, count, column)
@@ -110,6 +120,9 @@ class _Integer:
         end with the last of all, and begin before the first that is wanted if need be."""
         code, size, row, rows_live = self.code, self.size, first_row + r, count - r
         x, row_bytes = code.scratch(types.uint8).at(r * size.row_bytes), size.row_bytes
+        places = code.scratch(types.int64)
+        if self.spec.padded:
+            x, row_bytes, places = code.scratch(types.uint8), code.integer(0), places.at(r)
         if self.direct is not None:
             start = select(self.direct, smaller(row, self.rows - height), row)
             there = code.buffers(IntegerBuffers, types.uint8).x.at(start * size.x_pixel)
@@ -117,7 +130,7 @@ class _Integer:
             row, rows_live = start, rows_live + (row - start)
         w = self.w.at(column / self.spec.width * self.panel)
         ahead = self._next_panel(w, r, count) if self.spec.paced_prefetch else ()
-        tile = _Tile(row, x, row_bytes, rows_live, column, w)
+        tile = _Tile(row, x, row_bytes, rows_live, column, w, places)
 
         def write(code: KernelBuilder, *arguments: Any) -> None:
             tile, ahead = _Tile(*arguments[: len(_Tile._fields)]), arguments[len(_Tile._fields) :]
@@ -136,7 +149,13 @@ class _Integer:
     def _write_tile(self, height: int, tile: _Tile, ahead: Ahead | None) -> None:
         code, spec, vectors = self.code, self.spec, self.spec.width // self.lanes
         corrections = [self._correction(tile.column + vector * self.lanes) for vector in range(vectors)]
-        factors = Factors(tile.x, tile.row_bytes, tile.w, self.steps)
+        if spec.padded:
+            size = self.size
+            rows = [tile.x.at(tile.places.load(r)) for r in range(height)]
+            runs = Runs(size.kernel_height, self.run_steps, size.dilation_height * size.line_bytes)
+            factors = Factors(rows, tile.w, self.steps, runs)
+        else:
+            factors = Factors(evenly_apart(tile.x, tile.row_bytes, height), tile.w, self.steps)
         sums = emit_products(code, spec, height, corrections, factors, ahead)
         self._finish(height, sums, tile.row, tile.column, tile.rows_live)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from jitonnx.emit import llvm_ir, types
 from jitonnx.emit.builder import KernelBuilder, Pointer
@@ -27,15 +27,32 @@ class Ahead(NamedTuple):
     each: SSAValue
 
 
-class Factors(NamedTuple):
-    """Rows of x times a panel of w, as they lie gathered and packed."""
+class Runs(NamedTuple):
+    """Rows of x that lie in runs of one length."""
 
-    x: Pointer
-    row_bytes: SSAValue
-    """The distance of rows of x, in bytes."""
+    number: SSAValue
+    """How many there are."""
+    steps: SSAValue
+    """Groups of elements of a run."""
+    apart_bytes: SSAValue
+    """From the beginning of a run to the next one's."""
+
+
+class Factors(NamedTuple):
+    """Rows of x times a panel of w, as they lie copied and packed."""
+
+    rows: Sequence[Pointer]
+    """Where each row of x begins."""
     w: Pointer
     steps: SSAValue
     """Groups of elements of a row."""
+    runs: Runs | None = None
+    """None: all of a row is one run."""
+
+
+def evenly_apart(first: Pointer, row_bytes: SSAValue, count: int) -> list[Pointer]:
+    """Rows so many bytes apart."""
+    return [first.to(types.uint8).at(row_bytes * r) for r in range(count)]
 
 
 def emit_products(
@@ -51,13 +68,12 @@ def emit_products(
     if spec.multiply == "signed matrices":
         return _matrix_products(code, spec, height, first, factors)
     builder, group, vectors, lanes = code.builder, spec.group, len(first), first[0].lanes
-    x, row_bytes, w, steps = factors
     sums = [code.variable(vector) for _ in range(height) for vector in first]
     element = {4: types.int8, 2: types.int16, 1: types.int32}[group]
-    words = x.to(types.int32)
-    row_words = row_bytes / 4
-    with code.loop(steps) as step:
-        panel = w.at(step * (group * spec.width))
+    rows = [row.to(types.int32) for row in factors.rows]
+
+    def add(step: SSAValue, word: SSAValue) -> None:
+        panel = factors.w.at(step * (group * spec.width))
         if spec.prefetch_distance:
             soon = panel.at(spec.prefetch_distance * group * spec.width)
             for line in range(0, group * spec.width, LINE):
@@ -66,11 +82,12 @@ def emit_products(
             emit_prefetch(builder, ahead.place.at(step * ahead.each).value)
         right = [_widened(panel.load(vector * lanes * group, lanes * group), element) for vector in range(vectors)]
         for r in range(height):
-            word = words.load(row_words * r + step)
-            left = splat(builder, word.value, lanes)
+            left = splat(builder, rows[r].load(word).value, lanes)
             for vector in range(vectors):
                 place = sums[r * vectors + vector]
                 place.set(add_products(code, spec.multiply, place.get(), left, right[vector], lanes))
+
+    _each_step(code, factors, add)
     return [place.get() for place in sums]
 
 
@@ -84,22 +101,24 @@ def _matrix_products(
     """`emit_products` by products of matrices: two rows of x by two columns of w, whose four sums share a register. A
     last row without another is multiplied twice."""
     builder, sums = code.builder, llvm_ir.VectorType(_I32, 4)
-    x, row_bytes, w, steps = factors
     bytes_type = llvm_ir.VectorType(llvm_ir.IntType(8), 16)
     function = declared(builder, "llvm.aarch64.neon.smmla.v4i32.v16i8", sums, [sums, bytes_type, bytes_type])
     pairs = [(r, min(r + 1, height - 1)) for r in range(0, height, 2)]
     halves = [_picked(vector, vector, [2 * half, 2 * half + 1] * 2) for vector in first for half in (0, 1)]
     blocks = [[code.variable(half) for half in halves] for _ in pairs]
-    rows = x.to(types.int8)
-    with code.loop(steps) as step:
-        panel = w.at(step * (8 * spec.width))
-        places = [row_bytes * r + step * 8 for r in range(height)]
-        left = [_picked(rows.load(places[a], 8), rows.load(places[b], 8), range(16)).value for a, b in pairs]
+    rows = [row.to(types.int8) for row in factors.rows]
+
+    def add(step: SSAValue, word: SSAValue) -> None:
+        panel = factors.w.at(step * (8 * spec.width))
+        groups = [row.load(word * 4, 8) for row in rows]
+        left = [_picked(groups[a], groups[b], range(16)).value for a, b in pairs]
         for number in range(len(halves)):
             right = panel.load(16 * number, 16).value
             for of_pair, matrix in zip(blocks, left, strict=True):
                 total = of_pair[number].get()
                 of_pair[number].set(total.like(builder.call(function, [total.value, matrix, right])))
+
+    _each_step(code, factors, add, words=2)
     results = []
     for r in range(height):
         done = [block.get() for block in blocks[r // 2]]
@@ -109,6 +128,22 @@ def _matrix_products(
             for a, b in zip(done[::2], done[1::2], strict=True)
         ]
     return results
+
+
+def _each_step(
+    code: KernelBuilder, factors: Factors, body: Callable[[SSAValue, SSAValue], None], words: int = 1
+) -> None:
+    """body(step, word) for each group of elements: its number, and of which word of 32 bits of a row it is the first of
+    `words`."""
+    runs = factors.runs
+    if runs is None:
+        with code.loop(factors.steps) as step:
+            body(step, step * words)
+        return
+    with code.loop(runs.number) as run:
+        first, begin = run * runs.steps, run * (runs.apart_bytes / 4)
+        with code.loop(runs.steps) as step:
+            body(first + step, begin + step * words)
 
 
 def _picked(a: SSAValue, b: SSAValue, places: Sequence[int]) -> SSAValue:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jitonnx.emit.arguments import Arguments, Buffer, Size, result
-from jitonnx.kernels.parts.layouts import WindowProduct
+from jitonnx.kernels.parts.layouts import LINE, WindowProduct, padded_width
 from jitonnx.kernels.parts.packing import zeros
 from jitonnx.kernels.parts.sizes import below, larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
@@ -26,6 +26,8 @@ STEP = 64
 """Elements of a row of x in a cache line and in a row of a tile: scratch rows are multiples of it."""
 TILE_BYTES = 2 * 16 * 2 * 16 * 4
 """Sums of 2 x 2 tiles of 16 x 16."""
+PLACE_BYTES = 8
+"""Of a row's place in scratch memory."""
 
 
 class IntegerBuffers(Arguments):
@@ -40,6 +42,11 @@ class IntegerSizes(WindowProduct):
     task_rows: Size
     task_columns: Size
     row_bytes: Size
+    lines_at: Size
+    """Where rows of images with their padding begin in scratch memory, behind the places of windows; this and the
+    following unread unless the spec is `padded`."""
+    line_bytes: Size
+    """From one of these rows to the next."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +56,10 @@ class IntegerSpec(KernelSpec):
     x holds int8 (`signed`) or uint8; w is what `pack` made of int8, `sums` what `column_sums` did. Pixels outside of
     the image count as `zero`. The epilogue's row is the output pixel of all images, its batch 0.
 
-    A task does some rows and columns: it gathers the rows' taps into scratch memory, where a row has all its products'
-    left operands side by side, and multiplies panels of `width` columns with them, in tiles of rows[0] x width; what
-    remains is done by the tile of the least height that suffices, or in several.
+    A task does some rows and columns: it copies what the rows are made of into scratch memory, and multiplies panels of
+    `width` columns with them, in tiles of rows[0] x width; what remains is done by the tile of the least height that
+    suffices, or in several. Rows' taps are gathered, so that a row has all its products' left operands side by side; or
+    (`padded`) the task has the rows of the image that it needs, with their padding, and tiles read the taps there.
     """
 
     multiply: IntegerProducts
@@ -62,7 +70,10 @@ class IntegerSpec(KernelSpec):
     shifted: bool = True
     """x has a zero point; otherwise it is 0, and `zero` goes unread."""
     windows: bool = True
-    """Rows are gathered tap by tap. Otherwise there is one, rows are x_pixel apart, and no size of images is read."""
+    """Rows are made of taps. Otherwise there is one, rows are x_pixel apart, and no size of images is read."""
+    padded: bool = False
+    """Windows' taps are read from rows of the image with their padding. Those of a row lie side by side, a run of them
+    that `by_runs` has filled up with zeros in w to whole groups; columns are not dilated."""
     result: str = "int32"
     """Element type of y."""
     prefetch_distance: int = 0
@@ -110,17 +121,31 @@ class IntegerSpec(KernelSpec):
         size = -(-depth // STEP) * STEP * self.row_itemsize
         return size + STEP * below(size % 1024, 1)
 
+    def line_bytes(self, given: WindowProduct) -> Any:
+        """Bytes from one row of an image with its padding to the next: whole lines."""
+        return _in_lines(padded_width(given) * given.channels * self.row_itemsize)
+
     def complete(self, sizes: WindowProduct) -> IntegerSizes:
         rows, columns = self.blocks(sizes)
-        row_bytes = self.row_bytes(_depth(sizes))
-        return IntegerSizes.following(sizes, task_rows=rows, task_columns=columns, row_bytes=row_bytes)
+        return IntegerSizes.following(
+            sizes,
+            task_rows=rows,
+            task_columns=columns,
+            row_bytes=self.row_bytes(self.depth(sizes)),
+            lines_at=_in_lines(PLACE_BYTES * (rows + self.rows[0])),  # a tile may end behind the last row
+            line_bytes=self.line_bytes(sizes),
+        )
 
     def blocks(self, given: WindowProduct) -> tuple[Any, Any]:
         """Rows and columns of a task, in whole tiles: few rows and all columns while the weights stay in the cache,
         else all rows that do, and some columns; up to 16 tasks of 5 microseconds at least."""
-        rows, depth = _rows(given), _depth(given)
+        rows, depth = _rows(given), self.depth(given)
         height, tiles, panels = self.rows[0], -(-rows // self.rows[0]), -(-given.out_channels // self.width)
-        most = larger(tuning.INTEGER_ROWS_BYTES // (self.row_bytes(depth) * height), 1)
+        if self.padded:
+            lines = tuning.INTEGER_ROWS_BYTES // larger(self.line_bytes(given), 1) - taps_high(given)
+            most = larger(lines // larger(given.stride_height, 1) * given.out_width // height, 1)
+        else:
+            most = larger(tuning.INTEGER_ROWS_BYTES // (self.row_bytes(depth) * height), 1)
         wanted = larger(
             smaller(rows * depth * given.out_channels // tuning.INTEGER_TASK_PRODUCTS[self.multiply], tuning.TASKS), 1
         )
@@ -134,16 +159,29 @@ class IntegerSpec(KernelSpec):
         return -(-_rows(sizes) // sizes.task_rows) * -(-sizes.out_channels // sizes.task_columns)
 
     def scratch_bytes(self, sizes: IntegerSizes) -> int:
-        """The task's gathered rows, whole tiles of them; a tile of sums, where runs write behind the last row before;
-        a row of sums."""
-        return sizes.task_rows * sizes.row_bytes + TILE_BYTES + 4 * self.width
+        """What the task's rows are made of, whole tiles of them; a tile of sums, where runs write behind the last row
+        before; a row of sums."""
+        rows_bytes = sizes.task_rows * sizes.row_bytes
+        if self.padded:
+            below_first = (sizes.task_rows + sizes.out_width - 2) // larger(sizes.out_width, 1)
+            images = smaller(-(-below_first // larger(sizes.out_height, 1)), larger(sizes.images - 1, 0))
+            lines = below_first * sizes.stride_height + (images + 1) * taps_high(sizes)
+            rows_bytes = sizes.lines_at + lines * sizes.line_bytes
+        return rows_bytes + TILE_BYTES + 4 * self.width
 
     def work(self, sizes: IntegerSizes) -> Work:
-        rows, depth, columns = _rows(sizes), _depth(sizes), sizes.out_channels
+        rows, columns = _rows(sizes), sizes.out_channels
+        depth = sizes.channels * sizes.kernel_height * sizes.kernel_width
         read = sizes.images * sizes.height * sizes.width * sizes.channels if self.windows else rows * depth
         return Work(
             2 * rows * depth * columns, read + depth * columns + rows * columns * np.dtype(self.result).itemsize
         )
+
+    def depth(self, given: WindowProduct) -> Any:
+        """Elements of a row as they are multiplied: over all taps, each run of them in whole groups if it is one of
+        several."""
+        run = given.kernel_width * given.channels
+        return given.kernel_height * (-(-run // self.group) * self.group if self.padded else run)
 
     def pack(self, w: np.ndarray) -> np.ndarray:
         """w int8 [out_channels, depth] -> panels [width columns][depth / group][column][group], padded with zeros to
@@ -182,8 +220,20 @@ def _rows(given: WindowProduct) -> int:
     return given.images * given.out_height * given.out_width
 
 
-def _depth(given: WindowProduct) -> int:
-    return given.channels * given.kernel_height * given.kernel_width
+def _in_lines(size: Any) -> Any:
+    """Bytes in whole cache lines."""
+    return -(-size // LINE) * LINE
+
+
+def taps_high(given: Any) -> Any:
+    """Rows of an image from the first tap of a window to its last."""
+    return (given.kernel_height - 1) * given.dilation_height + 1
+
+
+def by_runs(w: np.ndarray, group: int) -> np.ndarray:
+    """w int8 [out_channels, kernel_height, run of taps] -> [out_channels, depth], each run in whole groups."""
+    missing = -w.shape[2] % group
+    return np.pad(w, ((0, 0), (0, 0), (0, missing))).reshape(len(w), -1)
 
 
 def fits_byte_pairs(w: np.ndarray) -> bool:
@@ -204,12 +254,13 @@ def choose(  # noqa: PLR0913  (what decides, by name)
     signed: bool,
     shifted: bool,
     windows: bool,
+    padded: bool = False,
     result: str,
     tiles: bool = True,
 ) -> IntegerSpec:
     """The kernel for this many output channels and rows (None: known only at run time) on a CPU. depth: products a
-    sum of constant weights; in_byte_pairs: whether these `fits_byte_pairs`. tiles: whether it may be one for tile
-    registers.
+    sum of constant weights; in_byte_pairs: whether these `fits_byte_pairs`. padded: how windows' taps are read. tiles:
+    whether it may be one for tile registers.
 
     Tiles of vectors are 6 x 4 with 32 registers (24 sums, 4 of w, one of x), 6 x 2 with 16; narrower where columns are
     few. The width is the largest that pads the columns least. One or two rows, which are bound by reading the weights,
@@ -229,7 +280,7 @@ def choose(  # noqa: PLR0913  (what decides, by name)
         widths = [lanes * count for count in range(most, 0, -1)]
         width = min(widths, key=lambda width: -(-columns // width) * width)
         heights = (6, 1) if rows is None or (rows > 1 and rows % 6 == 1) else (min(rows, 6),)
-    spec = IntegerSpec(multiply, heights, width, signed, shifted, windows, result)
+    spec = IntegerSpec(multiply, heights, width, signed, shifted, windows, padded and multiply != "tiles", result)
     if multiply == "tiles" or depth is None:
         return spec
     far = target.waits_for_l3 and columns > width and depth * columns > target.l2_bytes // 2

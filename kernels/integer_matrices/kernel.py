@@ -17,7 +17,7 @@ from jitonnx.emit.builder import Kernel, KernelBuilder, Pointer, remainder, smal
 from jitonnx.emit.epilogue import Epilogue, Stage
 from jitonnx.emit.simd import convert, reduce_add
 from jitonnx.emit.ssa import SSAValue, select
-from jitonnx.kernels.integer.products import Factors, emit_products
+from jitonnx.kernels.integer.products import Factors, emit_products, evenly_apart
 from jitonnx.kernels.integer_matrices.spec import IntegerMatricesSizes, IntegerMatricesSpec, MatricesBuffers
 from jitonnx.kernels.parts.memory import copy_bytes
 from jitonnx.kernels.parts.microkernel import TileResult, emit_finish
@@ -254,7 +254,7 @@ class _Matrices:
                 self.column_terms.store(number * lanes, zero)
             return
         factor = (code.number(types.int32, 0) - self._a_zero()).splat(lanes)
-        factors = Factors(self.ones, self.size.row_bytes, self.panel, self.groups)
+        factors = Factors([self.ones], self.panel, self.groups)
         found = emit_products(code, self.product, 1, zeros, factors)
         for number, total in enumerate(found):
             self.column_terms.store(number * lanes, total * factor)
@@ -281,7 +281,8 @@ class _Matrices:
         code, size, product = self.code, self.size, self.product
         x, vectors = code.scratch(types.uint8).at(tile.r * size.row_bytes), product.width // self.lanes
         first = [self.column_terms.load(vector * self.lanes, self.lanes) for vector in range(vectors)]
-        sums = emit_products(code, product, height, first, Factors(x, size.row_bytes, self.panel, self.groups))
+        rows = evenly_apart(x, size.row_bytes, height)
+        sums = emit_products(code, product, height, first, Factors(rows, self.panel, self.groups))
         self._finish(height, sums, tile)
 
     def _finish(self, height: int, sums: Sequence[SSAValue], tile: _Tile) -> None:

@@ -31,10 +31,9 @@ from jitonnx.kernels.parts.amx_products import (
     AmxSizes,
     AmxSpec,
     band_rows,
-    padded_width,
 )
 from jitonnx.kernels.parts.amx_rows import Copying
-from jitonnx.kernels.parts.layouts import LINE, TILE
+from jitonnx.kernels.parts.layouts import LINE, TILE, padded_width
 from jitonnx.kernels.parts.microkernel import TileResult, emit_finish, emit_finish_whole, emit_prefetch
 from jitonnx.target import tuning
 

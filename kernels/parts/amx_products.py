@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import numpy as np
 
 from jitonnx.emit.arguments import Size
-from jitonnx.kernels.parts.layouts import LINE, TILE, WindowProduct
+from jitonnx.kernels.parts.layouts import LINE, TILE, WindowProduct, padded_width
 from jitonnx.kernels.parts.packing import for_each, zeros
 from jitonnx.kernels.parts.sizes import below, larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
@@ -261,11 +261,6 @@ def whole(elements: Any, step: int) -> Any:
 def rows_of(given: Any) -> Any:
     """Output pixels of all images."""
     return given.images * given.out_height * given.out_width
-
-
-def padded_width(given: Any) -> Any:
-    """Pixels of a row of an image that output pixels of a row read, padding included."""
-    return (given.out_width - 1) * given.stride_width + (given.kernel_width - 1) * given.dilation_width + 1
 
 
 def band_rows(given: Any, rows: Any) -> Any:

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from jitonnx.emit.builder import KernelBuilder, Pointer, larger, remainder, shuffled, smaller
+from jitonnx.emit.builder import KernelBuilder, Pointer, remainder, shuffled
 from jitonnx.emit.ssa import SSAValue
-from jitonnx.kernels.parts.amx_products import AmxSizes, padded_width, pieces
-from jitonnx.kernels.parts.layouts import LINE, TILE
-from jitonnx.kernels.parts.windows import copy_taps, each_window
+from jitonnx.kernels.parts.amx_products import AmxSizes, pieces
+from jitonnx.kernels.parts.layouts import LINE, TILE, padded_width
+from jitonnx.kernels.parts.windows import copy_padded, copy_taps, each_window
 
 
 class Copying:
@@ -72,18 +72,12 @@ class Copying:
         code, size = self._code, self._size
         across = padded_width(size)
         source = self._x.at(image * size.x_image)
-        begin = smaller(size.pad_left, across)
-        inner = larger(smaller(size.width, across - begin), 0)
+
+        def write(into: Pointer, line: Pointer, pixels: SSAValue) -> None:
+            self._write_line(into, line, pixels, pitch)
+
         with code.loop(count) as r:
-            row, into = first + r, scratch.at(r * line_bytes)
-            with code.if_else((row >= 0) & (row < size.height)) as (inside, outside):
-                with inside:
-                    line = source.at(row * size.x_row)
-                    self.fill(into, begin * pitch / self.itemsize)
-                    self._write_line(into.at(begin * pitch), line, inner, pitch)
-                    self.fill(into.at((begin + inner) * pitch), (across - begin - inner) * pitch / self.itemsize)
-                with outside:
-                    self.fill(into, across * pitch / self.itemsize)
+            copy_padded(code, size, scratch.at(r * line_bytes), source, first + r, (across, pitch), self, write)
 
     def _write_line(self, into: Pointer, line: Pointer, count: SSAValue, pitch: SSAValue) -> None:
         """`count` pixels of a row of an image; more may be written behind them."""

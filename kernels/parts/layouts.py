@@ -5,6 +5,8 @@ Strides are in elements.
 
 from __future__ import annotations
 
+from typing import Any
+
 from jitonnx.emit.arguments import Arguments, Buffer, Size, result
 
 
@@ -96,6 +98,11 @@ class WindowProduct(Windows):
     pixels of all images, y_pixel apart."""
 
     y_pixel: Size
+
+
+def padded_width(given: Any) -> Any:
+    """Pixels of a row of an image that output pixels of a row read, padding included."""
+    return (given.out_width - 1) * given.stride_width + (given.kernel_width - 1) * given.dilation_width + 1
 
 
 TILE = 16

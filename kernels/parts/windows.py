@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -128,3 +128,29 @@ def copy_taps(
                         copy(there, image.at(row * size.x_row + column * size.x_pixel), channels)
                     with padded:
                         fill(there, channels)
+
+
+def copy_padded(  # noqa: PLR0913  (an image, a row of it, and how it lies where it goes)
+    code: KernelBuilder,
+    size: WindowProduct,
+    target: Pointer,
+    image: Pointer,
+    row: SSAValue,
+    across: tuple[SSAValue, SSAValue],
+    elements: Elements,
+    write: Callable[[Pointer, Pointer, SSAValue], None],
+) -> None:
+    """A row of an image, which may lie outside, with the padding at both ends, to bytes from `target` on. across: its
+    pixels, padding included, and bytes from one to the next there; write: copies so many pixels, from the second
+    pointer to the first."""
+    pixels, pitch = across
+    each = pitch / elements.itemsize
+    begin = smaller(size.pad_left, pixels)
+    inner = larger(smaller(size.width, pixels - begin), 0)
+    with code.if_else((row >= 0) & (row < size.height)) as (inside, outside):
+        with inside:
+            elements.fill(target, begin * each)
+            write(target.at(begin * pitch), image.at(row * size.x_row), inner)
+            elements.fill(target.at((begin + inner) * pitch), (pixels - begin - inner) * each)
+        with outside:
+            elements.fill(target, pixels * each)

@@ -17,7 +17,7 @@ from jitonnx.emit.builder import KernelBuilder
 from jitonnx.emit.simd import convert, maximum, minimum
 from jitonnx.emit.ssa import SSAValue, rint
 from jitonnx.kernels.integer.kernel import build
-from jitonnx.kernels.integer.spec import IntegerSpec, choose, fits_byte_pairs
+from jitonnx.kernels.integer.spec import IntegerSpec, by_runs, choose, fits_byte_pairs
 from jitonnx.kernels.integer_amx.kernel import build as build_tiles
 from jitonnx.kernels.integer_amx.spec import IntegerAmxSpec, choose_tiles
 from jitonnx.kernels.integer_depthwise.kernel import build as build_depthwise
@@ -92,6 +92,8 @@ def run(
     rows, outputs = given.images * given.out_height * given.out_width, given.out_channels
     y = np.full((rows, given.y_pixel), 77, spec.result)
     matrix = np.ascontiguousarray(w.reshape(outputs, -1))
+    if isinstance(spec, IntegerSpec) and spec.padded:
+        matrix = by_runs(w.reshape(outputs, given.kernel_height, -1), spec.group)
     if isinstance(spec, IntegerAmxSpec):
         matrix = matrix.reshape(outputs, math.prod(w.shape[1:-1]), w.shape[-1])
     buffers = [x, np.array([zero], x.dtype), spec.pack(matrix), spec.column_sums(matrix), y]
@@ -212,6 +214,7 @@ def convolutions(
             spec = dataclasses.replace(spec, **blocks)
         else:
             spec = choose(outputs, rows, TARGETS[target], depth=w[0].size, windows=True, **kind)
+            spec = dataclasses.replace(spec, **blocks)
         pixel = channels + gap
         given = window_product(
             (images, height, width, channels),
@@ -232,6 +235,23 @@ def convolutions(
 @pytest.mark.parametrize("gap", [0, 5])
 def test_convolutions(target: str, dtype: Any, gap: int) -> None:
     convolutions(CONVOLUTIONS, target, dtype, gap)
+
+
+OVERLAPPING = [
+    (1, 5, 5, 3, 17, (3, 3), (1, 1), (1, 1), (1, 1), (5, 5)),
+    (3, 5, 9, 20, 33, (3, 3), (1, 1), (1, 1), (1, 1), (5, 9)),
+    (2, 9, 7, 16, 33, (3, 2), (2, 1), (1, 1), (1, 0), (5, 6)),
+    (1, 8, 11, 70, 20, (3, 3), (1, 2), (2, 1), (2, 1), (8, 6)),
+    (2, 9, 5, 4, 33, (2, 1), (1, 1), (3, 2), (0, 1), (6, 7)),
+    (1, 4, 3, 9, 20, (2, 2), (1, 1), (1, 1), (3, 4), (9, 10)),  # whole windows of padding
+    (1, 40, 200, 100, 20, (3, 3), (1, 1), (1, 1), (1, 1), (40, 200)),  # rows for several tasks
+]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("dtype", "gap"), [(np.uint8, 0), (np.int8, 5)])
+def test_taps_are_read_from_rows_of_the_image(target: str, dtype: Any, gap: int) -> None:
+    convolutions(OVERLAPPING, target, dtype, gap, padded=True)
 
 
 UNSTRIDED = [

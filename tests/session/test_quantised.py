@@ -325,6 +325,27 @@ def _two_branches(author: Author, x: str, zero: int, kind: Any) -> str:
     return author.quantised(author.op("Relu", author.op("Add", shortcut, y)), 0.0334417, zero, kind)
 
 
+@pytest.mark.parametrize("cpu", ["host", "haswell"])
+@pytest.mark.parametrize(
+    ("taps", "attributes"),
+    [((3, 3), {"pads": [1, 1, 1, 1]}), ((3, 2), {"strides": [2, 1], "dilations": [2, 1], "pads": [2, 0, 1, 1]})],
+)
+def test_convolutions_of_open_images(cpu: str, taps: tuple[int, int], attributes: dict[str, Any]) -> None:
+    """Taps are read from rows of images of any extents, which are split among threads."""
+    if cpu != "host":
+        skip_unless_run_here(named(cpu))
+    weights = RANDOM.integers(-127, 128, (20, 33, *taps)).astype(np.int8)
+    constants = {"s": np.float32(0.02), "z": np.uint8(117), "w": weights, "ws": np.full(20, 0.01, np.float32)}
+    constants |= {"wz": np.zeros(20, np.int8), "t": np.float32(0.3), "u": np.uint8(100)}
+    convolution = node("QLinearConv", ["x", "s", "z", "w", "ws", "wz", "t", "u"], ["y"], **attributes)
+    x = tensor("x", ("n", 33, "h", "w"), TensorProto.UINT8)
+    contents = model([convolution], [x], [tensor("y", ("n", 20, None, None), TensorProto.UINT8)], constants)
+    session, (theirs, _) = session_for(cpu, contents), at_levels(contents)
+    for images, height, width in [(1, 14, 14), (3, 9, 7), (2, 5, 60), (1, 50, 121), (1, 4, 1500), (4, 4, 4)]:
+        feeds = {"x": RANDOM.integers(0, 256, (images, 33, height, width)).astype(np.uint8)}
+        np.testing.assert_array_equal(session.run(None, feeds)[0], theirs.run(None, feeds)[0])
+
+
 def test_shortcuts_lie_as_bytes() -> None:
     """They are dequantised where they are added, and not where they are made."""
     author, shape = Author(), (1, 8, 6, 7)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +17,7 @@ from jitonnx.ir.dims import DimLike, concrete, integers
 from jitonnx.ir.dims import product as joined
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
-from jitonnx.kernels.integer.spec import IntegerBuffers, IntegerSpec, beginnings, choose, fits_byte_pairs
+from jitonnx.kernels.integer.spec import IntegerBuffers, IntegerSpec, beginnings, by_runs, choose, fits_byte_pairs
 from jitonnx.kernels.integer_amx.spec import IntegerAmxSpec, choose_tiles
 from jitonnx.kernels.integer_depthwise.spec import DepthwiseIntegerSpec, choose_depthwise
 from jitonnx.kernels.parts.amx_products import RowsWay
@@ -27,6 +28,7 @@ from jitonnx.plan.selection.amx_rows import rows_together, way_of_rows, way_of_w
 from jitonnx.plan.selection.windows import evenly_spaced, place_rows, row_strides, rows_as_windows, window_sizes
 from jitonnx.plan.tensor import StridedTensor, apart, channels_last_order, pair
 from jitonnx.support.records import NamedTuple
+from jitonnx.target import tuning
 from jitonnx.target.products import INTEGERS
 
 if TYPE_CHECKING:
@@ -86,7 +88,18 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
     )
     together = rows_together([y.shape[axis] for axis in pixels], way, taps, computation.dilations)
     product = _Product(x, zero, by_tap, y, pixels, given, f"convolution {label}")
-    _call(planner, group, _chosen(planner, product, way, together), product)
+    _call(
+        planner, group, _chosen(planner, product, way, together, padded=_in_padded_rows(product, computation)), product
+    )
+
+
+def _in_padded_rows(product: _Product, computation: c.IntegerConvolution) -> bool:
+    """Whether vectors are to read taps from rows of the image with their padding: those of a row lie side by side, and
+    are enough for a loop of their own; windows overlap from row to row, so that gathering would copy more."""
+    _, high, wide, channels = integers(product.weights.shape)
+    side_by_side = wide == 1 or computation.dilations[1] == 1
+    overlapping = high > 1 and high * wide > math.prod(computation.strides)
+    return side_by_side and overlapping and wide * channels >= tuning.INTEGER_RUN_ELEMENTS
 
 
 def is_shifted(zero: Value | None) -> bool:
@@ -110,15 +123,18 @@ class _Product(NamedTuple):
     label: str
 
 
-def _chosen(planner: Planner, product: _Product, way: RowsWay, together: int | None) -> IntegerSpec | IntegerAmxSpec:
+def _chosen(
+    planner: Planner, product: _Product, way: RowsWay, together: int | None, *, padded: bool = False
+) -> IntegerSpec | IntegerAmxSpec:
     """The kernel. way: how tiles would read the rows; together: how many they would multiply with all weights at
-    once."""
+    once; padded: whether vectors read taps from rows of the image with their padding."""
     x, zero, weights, y, rows, _, _ = product
     columns, *deep = integers(weights.shape)
     of_y, windows = concrete(joined(y.shape[axis] for axis in rows)), way not in ("in place", "copied")
     signed, shifted, result = x.dtype is DType.INT8, is_shifted(zero), y.dtype.numpy.name
     assert weights.constant is not None
-    in_byte_pairs = planner.target.integer_products == "pairs" and fits_byte_pairs(_matrix(weights.constant))
+    arranged = _by_runs(weights.constant, INTEGERS["byte pairs"].group) if padded else _matrix(weights.constant)
+    in_byte_pairs = planner.target.integer_products == "pairs" and fits_byte_pairs(arranged)
     spec = choose(
         *(columns, of_y, planner.target),
         depth=math.prod(deep),
@@ -126,6 +142,7 @@ def _chosen(planner: Planner, product: _Product, way: RowsWay, together: int | N
         signed=signed,
         shifted=shifted,
         windows=windows,
+        padded=padded,
         result=result,
     )
     if spec.multiply == "tiles":
@@ -145,6 +162,8 @@ def _call(
     arranged = _matrix
     if isinstance(spec, IntegerAmxSpec):
         packing, arranged, how = spec.packing, _by_taps, f"{INTEGERS['tiles'].text}, x {spec.way}"
+    elif isinstance(spec, IntegerSpec) and spec.padded:
+        arranged, how = partial(_by_runs, group=spec.group), f"{INTEGERS[spec.multiply].text}, x padded"
     else:
         how = INTEGERS[spec.multiply].text
     packed = planner.packed(weights, lambda w: spec.pack(arranged(w)), packing)
@@ -202,6 +221,12 @@ def _with_bias(group: Group, column: int) -> tuple[Group, np.ndarray] | None:
 
 def _matrix(weights: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(weights).reshape(len(weights), -1)
+
+
+def _by_runs(weights: np.ndarray, group: int) -> np.ndarray:
+    """[outputs, depth], the taps of each row in whole groups."""
+    outputs, high = weights.shape[:2]
+    return by_runs(np.ascontiguousarray(weights).reshape(outputs, high, -1), group)
 
 
 def _by_taps(weights: np.ndarray) -> np.ndarray:
