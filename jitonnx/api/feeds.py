@@ -332,8 +332,8 @@ class OutputSizes:
 
     A name says nothing where a past and a present are one buffer. A decoder declares them alike but for an axis that is
     `past_sequence_length` in the one and `total_sequence_length` in the other; both have the buffer's size there, and
-    how much of that is filled is told by other inputs. Nor does one that torch's exporter made up (`_MADE_UP`), unless an
-    input has it.
+    how much of that is filled is told by other inputs. A name that torch's exporter made up (`_MADE_UP`) says
+    nothing either, unless an input has it.
 
     told: what was warned of when the model was loaded; outputs that it names are not told of again.
     """
