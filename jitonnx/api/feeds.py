@@ -6,6 +6,7 @@ none, become arrays of the input's type if that type can hold them.
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -319,12 +320,20 @@ class NamedSizes:
         return f"axis {axis} of {self._declared[number].name!r}"
 
 
+_MADE_UP = re.compile(r".+_dim_\d+")
+"""Names that torch's TorchScript exporter makes for sizes that it does not know: of an operator, a value and its axis.
+
+It takes sizes for equal that are not: `Conv388_dim_0` for the batch and the height of one image.
+"""
+
+
 class OutputSizes:
     """What a model declares of its outputs' sizes: numbers, and names that other axes have, too.
 
     A name says nothing where a past and a present are one buffer. A decoder declares them alike but for an axis that is
     `past_sequence_length` in the one and `total_sequence_length` in the other; both have the buffer's size there, and
-    how much of that is filled is told by other inputs.
+    how much of that is filled is told by other inputs. A name that torch's exporter made up (`_MADE_UP`) says
+    nothing either, unless an input has it.
 
     told: what was warned of when the model was loaded; outputs that it names are not told of again.
     """
@@ -371,7 +380,7 @@ class OutputSizes:
                 if isinstance(dim, int):
                     if size != dim:
                         return f"output {name!r} is declared with the size {dim} on axis {axis}, but has {size}"
-                elif is_named(dim):
+                elif is_named(dim) and (dim in seen or not _MADE_UP.fullmatch(dim)):
                     other, place, owner = seen.setdefault(dim, (size, axis, name))
                     if other != size:
                         there = f"axis {place} of {owner!r}"

@@ -117,6 +117,19 @@ def test_a_present_that_is_no_buffer_is_told_of() -> None:
 
 
 @pytest.mark.conformance("declared-shapes")
+def test_names_that_an_exporter_made_up_say_nothing() -> None:
+    """As torch's TorchScript exporter declares images: one name for axes that are not alike. An input's names count."""
+    made_up, feed = "Relua_dim_0", {"x": np.ones((2, 3), np.float32)}
+    relu = [node("Relu", ["x"], ["a"])]
+    data = model(relu, [tensor("x", ("N", "W"))], [tensor("a", (made_up, made_up))])
+    assert told(made(data), feed) == []
+    made(data, strict=True).run(None, feed)
+    data = model(relu, [tensor("x", (made_up, "W"))], [tensor("a", (made_up, made_up))])
+    (text,) = told(made(data), feed)
+    assert f"dimension {made_up!r} is 2 on axis 0 of 'x', but 3 on axis 1 of output 'a'" in text
+
+
+@pytest.mark.conformance("declared-shapes")
 def test_what_is_known_when_the_model_is_loaded(tmp_path: Path) -> None:
     ranks = model([node("Unsqueeze", ["x", "axes"], ["a"])], [tensor("x", ("N",))], [tensor("a", (7,))],
                   {"axes": np.array([0])})  # fmt: skip
