@@ -166,11 +166,12 @@ def emit_results(  # noqa: PLR0913  (what is passed on as a function's arguments
     lanes: int,
     *,
     adds: bool = False,
-    asked: Asked | None = None,
+    asked: tuple[Asked, Asked] | None = None,
 ) -> None:
     """y[r][column] = Σ weights[r * weight_row + key] * v[key][column] for r < height, column < width; or add that to y.
 
-    Of v, no more is read than its columns, which may be fewer than `width`. asked: rows that are asked for meanwhile.
+    Of v, no more is read than its columns, which may be fewer than `width`. asked: rows that are asked for meanwhile,
+    by the number of the key, and those behind the last of them.
     """
     starts, in_line = range(0, width, lanes), 8 * LINE // v.start.element.bitwidth
     active = [code.active(v.columns - start, lanes) for start in starts]
@@ -189,7 +190,9 @@ def emit_results(  # noqa: PLR0913  (what is passed on as a function's arguments
                 row.load(start, lanes, None if whole else mask) for start, mask in zip(starts, active, strict=True)
             ]
             if asked is not None:
-                _ask(code, [asked.row(key).at(start) for start in range(0, width, in_line)])
+                within, behind = asked
+                soon = behind.row(key).unless(key < within.rows, within.row(key))
+                _ask(code, [soon.at(start) for start in range(0, width, in_line)])
             for r in range(height):
                 _add_products(sums[r], values, code.splat(weights.load(weight_row * r + key), lanes))
 

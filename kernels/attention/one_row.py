@@ -201,32 +201,25 @@ class OneRow(Attention):
         # Keys of a single head are not asked for (`in_place`), and its values no further ahead than they are used.
         read = [values, *self._matrices(_Keys(later_k, later_v, later_keys))] if shared > 1 else [values]
         ahead = rows_within(code, values) if shared > 1 else code.integer(_KEYS)
-        key = code.variable(code.integer(0))
-        with code.loop_while(lambda: key.get() < keys):
-            asked = rows_ahead(code, key.get() + ahead, read)
-            some = smaller(smaller(keys - key.get(), _KEYS), asked.rows)
+        with code.loop(keys, 0, _KEYS) as key:
+            some = smaller(keys - key, _KEYS)
+            within = rows_ahead(code, key + ahead, read)
+            behind = rows_ahead(code, key + ahead + within.rows, read)
             for number, part in enumerate(self._parts(v)):
 
-                def panel(
-                    column: SSAValue,
-                    width: int,
-                    number: int = number,
-                    part: Pointer = part,
-                    asked: Asked = asked,
-                    some: SSAValue = some,
-                ) -> None:
+                def panel(column: SSAValue, width: int, number: int = number, part: Pointer = part) -> None:
                     for height, begin, end in groups:
                         with code.loop(code.integer(end), begin, height) as head:
                             place: list[SSAValue | Pointer] = [
-                                self.scores.at(head * self.score_row + key.get()),
-                                part.at(size.v_row * key.get() + column),
+                                *(self.scores.at(head * self.score_row + key), part.at(size.v_row * key + column)),
                                 self.results.at(head * self.result_row + self.part_row * number + column),
-                                *(some, columns - column, asked.start.at(column), asked.step),
+                                *(some, columns - column),
+                                *(within.start.at(column), behind.row(-within.rows).at(column)),
+                                *(within.step, within.rows, behind.step),
                             ]
                             self._add(height, width, place)
 
                 self.panels(columns, panel)
-            key.set(key.get() + some)
 
     def _add(self, height: int, width: int, place: list[SSAValue | Pointer]) -> None:
         """Add what some keys give to the results of `height` heads."""
@@ -238,8 +231,11 @@ class OneRow(Attention):
             results: Pointer,
             keys: SSAValue,
             columns: SSAValue,
-            asked: Pointer,
-            asked_step: SSAValue,
+            within: Pointer,
+            behind: Pointer,
+            step: SSAValue,
+            asked: SSAValue,
+            step_behind: SSAValue,
         ) -> None:
             code = attention.code
             rows = Matrix(v, attention.size.v_row, keys, columns)
@@ -247,7 +243,7 @@ class OneRow(Attention):
             emit_results(
                 *(code, weights, attention.score_row, height, rows, target, width, attention.lanes),
                 adds=True,
-                asked=Asked(asked, asked_step, keys),
+                asked=(Asked(within, step, asked), Asked(behind, step_behind, keys)),
             )
 
         element = place[1].element.name.replace(" ", "_")
