@@ -82,16 +82,21 @@ def prepared(
     read = model if isinstance(model, bytes) else Path(model).read_bytes()
     kept = kept_names(keep_columns)
     told = columns, outputs, batch_rows, on_error, kept
-    digest = hashlib.sha256(repr(told).encode() + read).hexdigest()
+    digest = _digest(told, read)
     opened = (worker.prediction for (known, _), worker in list(_workers.items()) if known == digest)
     if (found := next(opened, None)) is not None:  # the same pipeline once more
         return found
     content: bytes | str = read
     if path is not None and _has_other_files(path):
-        content, digest = path, hashlib.sha256(repr(told).encode() + path.encode()).hexdigest()
+        content, digest = path, _digest(told, path.encode())
     session = InferenceSession(content, one_thread())
     open_settings(session, outputs, batch_rows, None, on_error, kept)
     return Prediction(content, _compiled(session, batch_rows), *told, digest)
+
+
+def _digest(told: object, model: bytes) -> str:
+    """What tells a prediction from others: its arguments, and the model's content or path."""
+    return hashlib.sha256(repr(told).encode() + model).hexdigest()
 
 
 def _has_other_files(path: str) -> bool:

@@ -97,7 +97,7 @@ class SSAValue:
     """The quotient; of integers that is cut off, and LLVM's: see `simd.divide_integer` for divisors of 0."""
     __and__, __or__, __xor__ = map(_arithmetic, "&|^")
     __lshift__, __rshift__ = _arithmetic("<<"), _arithmetic(">>")
-    """To the right a signed integer keeps its sign."""
+    """Shifts; a signed integer that is shifted to the right keeps its sign."""
     __lt__, __le__, __gt__, __ge__ = map(_comparison, ("<", "<=", ">", ">="))
     equals, differs = _comparison("=="), _comparison("!=")
     """A NaN differs from all."""

@@ -55,7 +55,7 @@ class _Tile(NamedTuple):
     w: Pointer
     """The panel."""
     places: Pointer
-    """Where each row begins, in bytes from x."""
+    """The beginning of each row, in bytes from x."""
 
 
 class _Integer:

@@ -35,14 +35,14 @@ class Runs(NamedTuple):
     steps: SSAValue
     """Groups of elements of a run."""
     apart_bytes: SSAValue
-    """From the beginning of a run to the next one's."""
+    """The bytes from the beginning of a run to the next one's."""
 
 
 class Factors(NamedTuple):
     """Rows of x times a panel of w, as they lie copied and packed."""
 
     rows: Sequence[Pointer]
-    """Where each row of x begins."""
+    """The beginning of each row of x."""
     w: Pointer
     steps: SSAValue
     """Groups of elements of a row."""

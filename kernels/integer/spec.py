@@ -27,7 +27,7 @@ STEP = 64
 TILE_BYTES = 2 * 16 * 2 * 16 * 4
 """Sums of 2 x 2 tiles of 16 x 16."""
 PLACE_BYTES = 8
-"""Of a row's place in scratch memory."""
+"""The bytes of a row's place in scratch memory."""
 
 
 class IntegerBuffers(Arguments):
@@ -46,7 +46,7 @@ class IntegerSizes(WindowProduct):
     """Where rows of images with their padding begin in scratch memory, behind the places of windows; this and the
     following unread unless the spec is `padded`."""
     line_bytes: Size
-    """From one of these rows to the next."""
+    """The bytes from one of these rows to the next."""
 
 
 @dataclass(frozen=True)

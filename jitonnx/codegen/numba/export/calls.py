@@ -129,7 +129,8 @@ def _pool(call: Call) -> str:
 
 
 def _convolution(name: str, last: str) -> Callable[[Call], str]:
-    """By weights [outer, inner, kernel...]. last: what its function takes besides."""
+    """What writes the call of a convolution by weights [outer, inner, kernel...]. last: what its function takes besides
+    windows."""
 
     def written(call: Call) -> str:
         w = call.statement.inputs[1]
