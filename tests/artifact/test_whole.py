@@ -5,7 +5,9 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from jitonnx.api.saved.engine import SavedEngine
 from jitonnx.api.session import InferenceSession
 from jitonnx.errors import Fail, InvalidArgument
 from jitonnx.runtime.artifact import open_artifact
+from jitonnx.support.background_jobs import BackgroundExecutor
 from jitonnx.support.kernel_cache import KernelCache
 from jitonnx.tools.explain import as_text, explain
 from tests.artifact.models import elementwise, images, pairs, small_cnn
@@ -75,6 +78,22 @@ def test_a_process_that_ends_at_once_keeps_the_model(model: Path) -> None:
     script = "import sys, jitonnx\nsys.setswitchinterval(5)\nsession = jitonnx.InferenceSession(sys.argv[1])"
     subprocess.run([sys.executable, "-c", script, str(model)], check=True, timeout=60)
     assert len(kept(model.parent)) == 1
+
+
+def test_a_session_that_is_gone_at_once_is_kept(model: Path) -> None:
+    """Before the background thread has come to it: what held it last is gone then, too."""
+    executor = BackgroundExecutor()
+    go_on = threading.Event()
+    executor.submit(lambda stop: go_on.wait(60), always=True)
+    engine = weakref.ref(InferenceSession(model, options())._model.main.engine)
+    gc.collect()
+    assert engine() is not None and not kept(model.parent)
+    go_on.set()
+    wait_for(model.parent)
+    executor.submit(lambda stop: None).wait(60)
+    gc.collect()
+    assert engine() is None
+    assert is_cached(InferenceSession(model, options()))
 
 
 @pytest.fixture

@@ -45,8 +45,7 @@ def Escape(x):
     return x + count
 
 x = np.linspace(-6, 6, 101, dtype=np.float32)
-session = jitonnx.InferenceSession(sys.argv[1])  # one that is gone before it is kept is not kept
-(y,) = session.run(None, {"x": x})
+(y,) = jitonnx.InferenceSession(sys.argv[1]).run(None, {"x": x})
 print(y.tobytes().hex())
 found = sorted(name for name in sys.modules if name.partition(".")[0] == "numba")
 assert bool(found) == (sys.argv[2] == "cold"), found

@@ -19,6 +19,7 @@ import jitonnx
 from jitonnx.api.entries import COMPILE, CPU_NAME, EXTERNAL_DATA_FOLDER, GEMM, KEEP_MODEL, switch
 from jitonnx.errors import Error
 from jitonnx.runtime.artifact import Artifact, ArtifactError, open_artifact
+from jitonnx.support import fork_safety
 from jitonnx.support.background_jobs import LAST_SECONDS, StoppedError
 from jitonnx.support.digest import sha256, sha256_of_tensor
 from jitonnx.support.mapped_files import DataFile, OpenFile, identity_of
@@ -201,6 +202,33 @@ def _fitting(engines: Iterable[Engine], room: int) -> list[Engine]:
     return fitting
 
 
+class _Newest:
+    """The engine that is to be kept, of the newest job: held, whatever becomes of its session."""
+
+    def __init__(self) -> None:
+        self._lock = fork_safety.lock()
+        self._engine: Engine | None = None
+
+    def take(self, engine: Engine) -> None:
+        """Hold this one, and let go of the one before."""
+        with self._lock:
+            self._engine = engine
+
+    def release(self, engine: Engine | None) -> None:
+        """Let go of this one, if it is still the newest."""
+        with self._lock:
+            if self._engine is engine:
+                self._engine = None
+
+    def forget(self) -> None:
+        """Let go of any: a child has no job of the process it was forked from."""
+        self._engine = None
+
+
+_newest = _Newest()
+fork_safety.in_child(_newest.forget)
+
+
 def caching(
     engine: Engine,
     key: CacheKey,
@@ -209,7 +237,10 @@ def caching(
     options: SessionOptions,
     examples: Sequence[Shapes],
 ) -> Callable[[threading.Event], None]:
-    """A job for the background that keeps a compiled model, and does not hold its engine.
+    """A job for the background that keeps a compiled model.
+
+    Its engine is held until then, so that what a single run made is kept, too, unless a newer job holds another:
+    however many sessions are made and dropped, one engine at most outlives its session.
 
     operators: what tells users' operators in the model from others. options: of the session, whose log is told.
     examples: shapes that the engine itself has no plan for, and another engine is kept for, each for one of these at
@@ -221,9 +252,11 @@ def caching(
     it (`background_jobs.LAST_SECONDS`); what takes longer is given up then.
     """
     made = weakref.ref(engine)
+    _newest.take(engine)
 
     def keep(stop: threading.Event) -> None:
         kept = made()
+        _newest.release(kept)
         if kept is None:
             return
         from jitonnx.api.saved.saving import model_info, write_cached
