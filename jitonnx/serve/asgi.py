@@ -18,11 +18,12 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from jitonnx.errors import Error, InvalidArgument
-from jitonnx.genai import FinishReason, LanguageModel, TokenizerStream
-from jitonnx.genai.stops import Stops
-from jitonnx.serve import protocol
+from jitonnx.genai import FinishReason, LanguageModel
+from jitonnx.serve import forms, protocol
+from jitonnx.serve.forms import Form
 from jitonnx.serve.metrics import CONTENT_TYPE, Metrics
-from jitonnx.serve.protocol import ApiError, Asked, Body, Form
+from jitonnx.serve.protocol import ApiError, Asked, Body
+from jitonnx.serve.reading import Piece, Reading
 from jitonnx.serve.worker import Answer, Finished, Worker, text_of
 
 LARGEST_BODY = 16 << 20
@@ -94,7 +95,7 @@ class Service:
         rows = [await self._worker.call(partial(self._model.embed, prompt)) for prompt in prompts]
         count = sum(map(len, prompts))
         data = [
-            {"object": "embedding", "index": index, "embedding": protocol.embedding(row, form)}
+            {"object": "embedding", "index": index, "embedding": forms.embedding(row, form)}
             for index, row in enumerate(rows)
         ]
         usage = {"prompt_tokens": count, "total_tokens": count}
@@ -160,22 +161,22 @@ class Service:
         return answers
 
     async def _whole(self, answers: Sequence[Answer], asked: Asked, form: Form) -> dict[str, Any]:
-        texts, ends = [], []
+        pieces, reasons, usages = [], [], []
         for answer in answers:
-            text = _Text(self._model, asked)
-            pieces = []
+            reading, piece = Reading(self._model.tokenizer, asked), Piece()
             while not isinstance(told := await answer.next(), Finished):
-                pieces.append(text.push(told))
+                piece.add(reading.push(told))
             if told.error is not None:
                 raise told.error
-            texts.append("".join(pieces) + text.rest())
-            ends.append(told)
-        used = protocol.used([end.usage for end in ends], asked.choices)
-        return form.whole(texts, [_reason(end) for end in ends], used)
+            piece.add(reading.rest())
+            pieces.append(piece)
+            reasons.append(_reason(told, piece))
+            usages.append(told.usage)
+        return form.whole(pieces, reasons, forms.used(usages, asked.choices))
 
     async def _streamed(self, answers: Sequence[Answer], asked: Asked, form: Form) -> AsyncIterator[str]:
         """The events of a stream: pieces of all answers as they come."""
-        texts = [_Text(self._model, asked) for _ in answers]
+        readings = [Reading(self._model.tokenizer, asked) for _ in answers]
         usages: dict[int, Any] = {}
         waits = {asyncio.ensure_future(answer.next()): index for index, answer in enumerate(answers)}
         begun: set[int] = set()
@@ -184,27 +185,26 @@ class Service:
                 done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
                     index, told = waits.pop(task), task.result()
+                    reason = None
                     if isinstance(told, Finished):
                         if told.error is not None:
-                            yield protocol.event(told.error.body())
+                            yield forms.event(told.error.body())
                             return
                         usages[index] = told.usage
-                        piece, reason = texts[index].rest(), _reason(told)
+                        piece = readings[index].rest()
+                        reason = _reason(told, piece)
                     else:
-                        piece, reason = texts[index].push(told), None
+                        piece = readings[index].push(told)
                         waits[asyncio.ensure_future(answers[index].next())] = index
-                    if piece or reason:
-                        is_first = index not in begun
+                    if piece or (reason and index not in begun):
+                        yield forms.event(form.piece(index, piece, is_first=index not in begun))
                         begun.add(index)
-                        if piece:
-                            yield protocol.event(form.piece(index, piece, is_first=is_first))
-                            is_first = False
-                        if reason:
-                            yield protocol.event(form.piece(index, "", is_first=is_first, reason=reason))
+                    if reason:
+                        yield forms.event(form.end(index, reason))
             if asked.is_usage_streamed:
                 told_usages = [usages[index] for index in range(len(answers))]
-                yield protocol.event(form.usage(protocol.used(told_usages, asked.choices)))
-            yield protocol.END
+                yield forms.event(form.usage(forms.used(told_usages, asked.choices)))
+            yield forms.END
         finally:
             for task in waits:
                 task.cancel()
@@ -253,22 +253,9 @@ class _Stream(StreamingResponse):
             _cancel(self._answers)
 
 
-class _Text:
-    """The text of an answer, token by token."""
-
-    def __init__(self, model: LanguageModel, asked: Asked) -> None:
-        self._stream: TokenizerStream = model.tokenizer.create_stream()
-        self._stops = Stops(asked.stops)
-
-    def push(self, token: int) -> str:
-        return self._stops.push(self._stream.decode(token))
-
-    def rest(self) -> str:
-        return self._stops.rest()
-
-
-def _reason(end: Finished) -> str:
-    return _REASONS[end.reason]
+def _reason(end: Finished, last: Piece) -> str:
+    """Why an answer has ended. last: its end, which calls are in."""
+    return "tool_calls" if last.calls else _REASONS[end.reason]
 
 
 def _cancel(answers: Sequence[Answer]) -> None:
