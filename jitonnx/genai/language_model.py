@@ -14,6 +14,7 @@ import numpy as np
 
 from jitonnx import errors
 from jitonnx.errors import InvalidArgument
+from jitonnx.genai.cache_type import TEXT, CacheType
 from jitonnx.genai.config import Config
 from jitonnx.genai.generator import Generator, GeneratorParams
 from jitonnx.genai.model import Model
@@ -48,26 +49,33 @@ def load(
     *,
     threads: int | None = None,
     draft: str | os.PathLike[str] | None = None,
+    cache_type: str | None = None,
+    calibration: str = TEXT,
 ) -> LanguageModel:
     """A folder's model with its tokenizer. threads: of products and attention (default: as its configuration says).
-    draft: the folder of a smaller model of the same tokens, which proposes tokens (speculative decoding).
+    draft: the folder of a smaller model of the same tokens, which proposes tokens (speculative decoding). cache_type:
+    keys and values are kept as "float32", "float16", "bfloat16" or "int8" (default: as the model has them), of models
+    whose attention is GroupQueryAttention. calibration: a text on which is measured how large they are, for int8.
 
     NoSuchFile for files that are not there, InvalidArgument for those that do not go together, NotImplemented for
     models of several parts; ImportError without the package `tokenizers`.
     """
-    model = _model(folder, threads)
+    kept = None
+    if cache_type is not None:
+        kept = CacheType(cache_type, Tokenizer(Config(folder)).encode_with(calibration, add_special_tokens=True))
+    model = _model(folder, threads, kept)
     smaller = None if draft is None else _model(draft, threads)
     if smaller is not None:
         check_draft(smaller, model)
     return LanguageModel(model, Tokenizer(model), smaller)
 
 
-def _model(folder: str | os.PathLike[str], threads: int | None) -> Model:
+def _model(folder: str | os.PathLike[str], threads: int | None, cache_type: CacheType | None = None) -> Model:
     config = Config(folder)
     if threads is not None:
         options = {"session_options": {"intra_op_num_threads": threads}}
         config.overlay(json.dumps({"model": {"decoder": options}}))
-    return Model(config, last_logits=True)
+    return Model(config, last_logits=True, cache_type=cache_type)
 
 
 class LanguageModel:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,9 @@ from jitonnx.api.options import SessionOptions
 from jitonnx.api.session import InferenceSession
 from jitonnx.errors import InvalidArgument, NoSuchFile
 from jitonnx.genai import optimum
+from jitonnx.genai.cache_type import CacheType, measured, with_cache_type
 from jitonnx.genai.config import Config
-from jitonnx.genai.decoder import Decoder
+from jitonnx.genai.decoder import Decoder, Steps
 from jitonnx.genai.encoder import Encoder
 from jitonnx.genai.last_logits import LARGEST_BYTES, with_last_logits
 
@@ -25,13 +27,23 @@ _FLAGS = ("enable_cpu_mem_arena", "enable_mem_pattern")
 _PARTS = ("encoder", "embedding", "vision", "speech", "joiner", "draft")
 """Models that a folder may have beside its decoder."""
 
+_Rewrite = Callable[[bytes], bytes | None]
+"""What makes another model of one, or None where it is to stay."""
+
 
 class Model:
     """A decoder of a folder that onnxruntime-genai's model builder writes."""
 
-    def __init__(self, source: Config | str | os.PathLike[str], *, last_logits: bool = False) -> None:
+    def __init__(
+        self,
+        source: Config | str | os.PathLike[str],
+        *,
+        last_logits: bool = False,
+        cache_type: CacheType | None = None,
+    ) -> None:
         """last_logits: of prompts, compute no logits but the last ones, as far as the model's form allows: `get_output`
-        then has those alone. (Not in onnxruntime-genai.)
+        then has those alone. cache_type: that of keys and values (default: the model's). (Neither in
+        onnxruntime-genai.)
 
         NoSuchFile for files that are not there, InvalidArgument for a configuration that does not fit the model,
         NotImplemented for models of several parts (images, speech, encoders and decoders)."""
@@ -54,7 +66,10 @@ class Model:
             raise InvalidArgument(
                 f"{config.name('model', 'context_length')} is {self.context_length}: it is the most tokens there can be"
             )
-        self.decoder = Decoder(config, self._session("decoder", "filename", last_logits=last_logits))
+        rewrites: list[_Rewrite] = [self._with_last_logits] if last_logits else []
+        if cache_type is not None:
+            rewrites.append(self._with_cache_type(cache_type, rewrites))
+        self.decoder = Decoder(config, self._session("decoder", "filename", rewrites))
         self.encoder: Encoder | None = None
         """What reads the prompt, in models that have one. (Not in onnxruntime-genai.)"""
         if config.get("model", "encoder", "filename"):
@@ -82,12 +97,7 @@ class Model:
 
     def check_tokens(self, tokens: np.ndarray) -> None:
         """InvalidArgument for tokens that the model does not have. (Not in onnxruntime-genai.)"""
-        vocabulary = self.decoder.vocabulary
-        wrong = tokens[(tokens < 0) | (tokens >= vocabulary)]
-        if wrong.size:
-            raise InvalidArgument(
-                f"token {wrong[0]} is none of the model's {vocabulary}: the tokenizer is another model's"
-            )
+        check_tokens(tokens, self.decoder.vocabulary)
 
     def create_multimodal_processor(self) -> Any:
         """NotImplemented, always."""
@@ -97,8 +107,9 @@ class Model:
         """NotImplemented, always."""
         raise errors.NotImplemented("models of speech are not supported: use Tokenizer for text")
 
-    def _session(self, part: str, key: str, *, last_logits: bool = False) -> InferenceSession:
-        """A session of a file that the configuration names in a section."""
+    def _session(self, part: str, key: str, rewrites: Sequence[_Rewrite] = ()) -> InferenceSession:
+        """A session of a file that the configuration names in a section. rewrites: what makes another model of it, or
+        None where it is to stay."""
         config, named = self.config, ("model", part, key)
         name = config.text(*named)
         if not name:
@@ -109,24 +120,35 @@ class Model:
             if not os.path.isfile(path):
                 raise NoSuchFile(f"{path} does not exist, which {config.name(*named)} names")
             given = path
-        if last_logits:
-            given = self._rewritten(given)
+        if rewrites:
+            data = given
+            if isinstance(data, str):
+                with open(data, "rb") as file:
+                    data = file.read()
+            for rewrite in rewrites:
+                if (made := rewrite(data)) is not None:
+                    given = data = made
         folder = os.path.dirname(path) if isinstance(given, bytes) else ""
         return InferenceSession(given, self._options(folder), providers=["CPUExecutionProvider"])
 
-    def _rewritten(self, given: str | bytes) -> str | bytes:
+    def _with_last_logits(self, data: bytes) -> bytes | None:
         """The model with the last logits alone, if it is small enough, without its weights, and has that form."""
-        size = len(given) if isinstance(given, bytes) else os.path.getsize(given)
-        if size > LARGEST_BYTES:
-            return given
-        if isinstance(given, str):
-            with open(given, "rb") as file:
-                data = file.read()
-        else:
-            data = given
+        if len(data) > LARGEST_BYTES:
+            return None
         ids = self.config.text("model", "decoder", "inputs", "input_ids", default="input_ids")
         logits = self.config.text("model", "decoder", "outputs", "logits", default="logits")
-        return with_last_logits(data, ids, logits) or given
+        return with_last_logits(data, ids, logits)
+
+    def _with_cache_type(self, cache_type: CacheType, rewrites: Sequence[_Rewrite]) -> _Rewrite:
+        """What gives a model's caches another type. rewrites: those before."""
+        scales: dict[str, np.ndarray] = {}
+        if cache_type.is_integer and cache_type.tokens is not None:
+            decoder = Decoder(self.config, self._session("decoder", "filename", rewrites))
+            tokens = cache_type.tokens[: self.context_length]
+            check_tokens(tokens, decoder.vocabulary)
+            in_place = self.config.flag("search", "past_present_share_buffer")
+            scales = measured(Steps(decoder, 1, in_place=in_place, limit=self.context_length), tokens)
+        return lambda data: with_cache_type(data, cache_type.name, scales)
 
     def _options(self, folder: str) -> SessionOptions:
         options, config, path = SessionOptions(), self.config, ("model", "decoder", "session_options")
@@ -151,6 +173,13 @@ class Model:
         if folder:  # of a model in memory
             options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
         return options
+
+
+def check_tokens(tokens: np.ndarray, vocabulary: int) -> None:
+    """InvalidArgument for tokens that are none of so many."""
+    wrong = tokens[(tokens < 0) | (tokens >= vocabulary)]
+    if wrong.size:
+        raise InvalidArgument(f"token {wrong[0]} is none of the model's {vocabulary}: the tokenizer is another model's")
 
 
 class Adapters:

@@ -40,15 +40,16 @@ def serve(
     port: int = 8000,
     name: str | None = None,
     threads: int | None = None,
+    cache_type: str | None = None,
     shutdown_seconds: int = 30,
     **options: Any,
 ) -> None:
     """Serve a folder's model until Ctrl-C or SIGTERM; then answers that are worked on have some seconds to end.
 
-    name: what clients call the model (default: the folder's name). options: of `application`. Errors are as those of
-    `load` and `application`.
+    name: what clients call the model (default: the folder's name). threads, cache_type: as `load` takes them. options:
+    of `application`. Errors are as those of `load` and `application`.
     """
     uvicorn = needed("uvicorn", "a server", extra="serve")
-    model = load(folder, threads=threads)
+    model = load(folder, threads=threads, cache_type=cache_type)
     made = application(model, name=name or os.path.basename(os.path.abspath(folder)), **options)
     uvicorn.run(made, host=host, port=port, timeout_graceful_shutdown=shutdown_seconds)
