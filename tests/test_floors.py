@@ -43,7 +43,7 @@ ALLOWED = {
     "c_api": {"errors", "ir", "support"},
     "batch": {"api", "errors", "ir", "model", "runtime", "support"},
     "genai": {"api", "errors", "ir", "proto"},
-    "serve": {"errors", "genai"},
+    "serve": {"errors", "genai", "serving"},
     "serving": {"api", "batch", "errors", "runtime", "support"},
     "tools": {
         "api",

@@ -22,10 +22,12 @@ Tokenizers need the package `tokenizers`, chat templates `jinja2`: both come wit
 """
 
 from jitonnx.genai.config import Config
+from jitonnx.genai.embedder import Embedder
 from jitonnx.genai.engine import Engine, Request
 from jitonnx.genai.generator import Generator, GeneratorParams
 from jitonnx.genai.language_model import LanguageModel, Usage, load
 from jitonnx.genai.model import Adapters, Model
+from jitonnx.genai.reranker import Reranker
 from jitonnx.genai.tensors import NamedTensors, Tensor
 from jitonnx.genai.tokenizer import Tokenizer, TokenizerStream
 from jitonnx.genai.turns import (
@@ -67,6 +69,7 @@ __all__ = [
     "Adapters",
     "Audios",
     "Config",
+    "Embedder",
     "Engine",
     "EngineCapabilities",
     "EngineErrorCode",
@@ -84,6 +87,7 @@ __all__ = [
     "NamedTensors",
     "Request",
     "RequestOptions",
+    "Reranker",
     "StreamingProcessor",
     "Tensor",
     "Tokenizer",

@@ -1,33 +1,27 @@
-"""The ASGI application: OpenAI's paths, health and metrics."""
+"""The ASGI application of a language model: OpenAI's paths, health and metrics."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
-import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from jitonnx.errors import Error, InvalidArgument
 from jitonnx.genai import FinishReason, LanguageModel
 from jitonnx.serve import forms, protocol
 from jitonnx.serve.forms import Form
-from jitonnx.serve.metrics import CONTENT_TYPE, Metrics
+from jitonnx.serve.metrics import Metrics
+from jitonnx.serve.paths import Paths
 from jitonnx.serve.protocol import ApiError, Asked, Body
 from jitonnx.serve.reading import Piece, Reading
-from jitonnx.serve.worker import Answer, Finished, Worker, text_of
-
-LARGEST_BODY = 16 << 20
-"""Bytes."""
+from jitonnx.serve.worker import Answer, Finished, Worker
 
 _GONE = 499
 """The status of an answer whose client went away, as nginx has it."""
@@ -40,16 +34,16 @@ _REASONS = {
 }
 
 
-class Service:
-    """One model, and what the paths do."""
+class Service(Paths):
+    """One language model, and what the paths do."""
 
     def __init__(
         self, model: LanguageModel, name: str, api_key: str | None, most_waiting: int, max_batch_size: int | None
     ) -> None:
-        self._model, self._name, self._api_key = model, name, api_key
         self._metrics = Metrics()
+        super().__init__(name, api_key, self._metrics)
+        self._model = model
         self._worker = Worker(model, self._metrics, most_waiting, max_batch_size)
-        self._began = int(time.time())
 
     def application(self) -> Starlette:
         """The ASGI application, which starts the worker and stops it."""
@@ -57,13 +51,9 @@ class Service:
             Route("/v1/chat/completions", self.chat, methods=["POST"]),
             Route("/v1/completions", self.complete, methods=["POST"]),
             Route("/v1/embeddings", self.embed, methods=["POST"]),
-            Route("/v1/models", self.models),
-            Route("/v1/models/{name:path}", self.model_told),
             Route("/health", self.health),
-            Route("/metrics", self.metrics_told),
         ]
-        handlers: dict[Any, Any] = {ApiError: _told, HTTPException: _told_of_http, Error: _told_of_model}
-        return Starlette(routes=routes, exception_handlers=handlers, lifespan=self.lifespan)
+        return self.starlette(routes, self.lifespan)
 
     @contextlib.asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
@@ -84,34 +74,12 @@ class Service:
 
     async def embed(self, request: Request) -> Response:
         """POST /v1/embeddings."""
-        body = await self._body(request)
+        body = await self.body(request)
         body.check_names(["input", "encoding_format", "dimensions"])
         prompts = protocol.read_texts(self._model, body, "input")
-        form = body.get("encoding_format", str, "float or base64") or "float"
-        if form not in ("float", "base64"):
-            raise ApiError(400, f"encoding_format is {form!r}: float or base64 is needed", param="encoding_format")
-        if body.get("dimensions", int, "a whole number") is not None:
-            raise ApiError(400, "dimensions are not supported: embeddings have those of the model", param="dimensions")
+        encoding = protocol.read_encoding(body)
         rows = [await self._worker.call(partial(self._model.embed, prompt)) for prompt in prompts]
-        count = sum(map(len, prompts))
-        data = [
-            {"object": "embedding", "index": index, "embedding": forms.embedding(row, form)}
-            for index, row in enumerate(rows)
-        ]
-        usage = {"prompt_tokens": count, "total_tokens": count}
-        return JSONResponse({"object": "list", "data": data, "model": self._name, "usage": usage})
-
-    async def models(self, request: Request) -> Response:
-        """GET /v1/models."""
-        self._check_key(request)
-        return JSONResponse({"object": "list", "data": [self._described()]})
-
-    async def model_told(self, request: Request) -> Response:
-        """GET /v1/models/NAME."""
-        self._check_key(request)
-        if request.path_params["name"] != self._name:
-            raise ApiError(404, f"there is the model {self._name!r} alone", param="model", code="model_not_found")
-        return JSONResponse(self._described())
+        return JSONResponse(forms.embeddings(rows, encoding, self.name, sum(map(len, prompts))))
 
     async def health(self, _: Request) -> Response:
         """GET /health: 200, or 503 where no more answers can be made."""
@@ -120,10 +88,6 @@ class Service:
         told = {"status": "failed" if failed else "ok", "running": running, "waiting": waiting}
         return JSONResponse(told, 503 if failed else 200)
 
-    async def metrics_told(self, _: Request) -> Response:
-        """GET /metrics."""
-        return Response(self._metrics.text(), media_type=CONTENT_TYPE)
-
     # ------------------------------------------------------------ answers
 
     async def _answered(
@@ -131,8 +95,8 @@ class Service:
     ) -> Response:
         path = request.url.path
         try:
-            asked = read(self._model, await self._body(request))
-            form = Form(uuid.uuid4().hex, self._name, is_chat=is_chat)
+            asked = read(self._model, await self.body(request))
+            form = Form(uuid.uuid4().hex, self.name, is_chat=is_chat)
             answers = await self._begun(asked)
             if asked.stream:
                 response: Response = _Stream(self._streamed(answers, asked, form), answers)
@@ -209,28 +173,6 @@ class Service:
             for task in waits:
                 task.cancel()
 
-    # ------------------------------------------------------------ requests
-
-    async def _body(self, request: Request) -> Body:
-        self._check_key(request)
-        data = bytearray()
-        async for piece in request.stream():
-            data += piece
-            if len(data) > LARGEST_BODY:
-                raise ApiError(413, f"the body is larger than {LARGEST_BODY} bytes")
-        body = Body(bytes(data))
-        body.check_model(self._name)
-        return body
-
-    def _check_key(self, request: Request) -> None:
-        if self._api_key is not None:
-            told = request.headers.get("authorization", "")
-            if not hmac.compare_digest(told.encode(), f"Bearer {self._api_key}".encode()):
-                raise ApiError(401, "a wrong API key was given, or none", code="invalid_api_key")
-
-    def _described(self) -> dict[str, Any]:
-        return {"id": self._name, "object": "model", "created": self._began, "owned_by": "jitonnx"}
-
 
 class _Stream(StreamingResponse):
     """Events, whose answers are ended where the client goes away."""
@@ -287,15 +229,3 @@ async def _unless_gone(request: Request, work: Any, answers: Sequence[Answer]) -
     finally:
         await _ended(working, hearing)
         _cancel(answers)
-
-
-async def _told(_: Request, error: ApiError) -> Response:
-    return JSONResponse(error.body(), error.status)
-
-
-async def _told_of_http(request: Request, error: HTTPException) -> Response:
-    return await _told(request, ApiError(error.status_code, f"{request.method} {request.url.path}: {error.detail}"))
-
-
-async def _told_of_model(request: Request, error: Error) -> Response:
-    return await _told(request, ApiError(400 if isinstance(error, InvalidArgument) else 500, text_of(error)))

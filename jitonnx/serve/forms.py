@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -111,9 +111,18 @@ def used(usages: Sequence[TurnUsage], choices: int) -> dict[str, Any]:
     }
 
 
-def embedding(row: np.ndarray, form: str) -> list[float] | str:
-    """An embedding, float32 [size], as numbers, or, for "base64", as their bytes."""
-    return base64.b64encode(row.astype("<f4").tobytes()).decode() if form == "base64" else row.tolist()
+def embeddings(rows: Iterable[np.ndarray], encoding: str, model: str, tokens: int) -> dict[str, Any]:
+    """Vectors, float32 [size] each, as numbers, or, for "base64", as their bytes; of texts of so many tokens."""
+    data = [
+        {"object": "embedding", "index": index, "embedding": _embedding(row, encoding)}
+        for index, row in enumerate(rows)
+    ]
+    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+    return {"object": "list", "data": data, "model": model, "usage": usage}
+
+
+def _embedding(row: np.ndarray, encoding: str) -> list[float] | str:
+    return base64.b64encode(row.astype("<f4").tobytes()).decode() if encoding == "base64" else row.tolist()
 
 
 def event(data: Any) -> str:

@@ -174,6 +174,16 @@ def read_texts(model: LanguageModel, body: Body, name: str) -> list[np.ndarray]:
     return made
 
 
+def read_encoding(body: Body) -> str:
+    """How a body of /v1/embeddings asks for numbers: "float" or "base64"."""
+    form = body.get("encoding_format", str, "float or base64") or "float"
+    if form not in ("float", "base64"):
+        raise ApiError(400, f"encoding_format is {form!r}: float or base64 is needed", param="encoding_format")
+    if body.get("dimensions", int, "a whole number") is not None:
+        raise ApiError(400, "dimensions are not supported: embeddings have those of the model", param="dimensions")
+    return str(form)
+
+
 def _common(body: Body, prompts: list[np.ndarray]) -> Asked:
     asked = Asked(prompts)
     for name in _NUMBERS:

@@ -24,6 +24,7 @@ from bench.decoder import decoder
 from docs.examples.train_digits import training_model
 from jitonnx.tools.cli import main
 from jitonnx.tools.demo import model_path
+from tests.genai.encoders import write_encoder
 from tests.genai.folders import SHAPE, write_folder
 from tests.serve.test_serve import NAME as SERVED
 from tests.serve.test_serve import served
@@ -162,6 +163,8 @@ def test_the_first_hour(folder: Path) -> None:
 
 def test_language_models(folder: Path) -> None:
     write_folder(folder / "folder", decoder(SHAPE))
+    write_encoder(folder / "embedder")
+    write_encoder(folder / "reranker", classes=1)
     with served(jitonnx.genai.load("folder")) as address:
         page = [
             (language, text.replace("http://127.0.0.1:8000", address).replace('"FOLDER"', f'"{SERVED}"'))

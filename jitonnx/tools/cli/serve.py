@@ -29,7 +29,8 @@ def add(subparsers: Any) -> None:
     parser.add_argument(
         "model",
         metavar="MODEL",
-        help="an ONNX file, or a language model's folder with genai_config.json, model.onnx and tokenizer.json",
+        help="an ONNX file, a language model's folder with genai_config.json, model.onnx and tokenizer.json, or an "
+        "encoder's with config.json, model.onnx and tokenizer.json (embeddings, ranks)",
     )
     parser.add_argument(
         "--host", default="127.0.0.1", metavar="ADDRESS", help="to listen at (default: 127.0.0.1, this machine alone)"
