@@ -143,7 +143,7 @@ class Embedder:
         return self.encoder.encode([prompt + text for text in texts])
 
     def embed_tokens(self, encoded: Sequence[Encoded], *, normalize: bool = True) -> np.ndarray:
-        """As `embed`, of texts as tokens."""
+        """As `embed`, of texts as tokens, encoded by `encode`. normalize: have the vectors be of length 1."""
         made: np.ndarray | None = None
         for ran in self.encoder.run(encoded):
             rows = self._vectors(ran).astype(np.float32)
