@@ -44,7 +44,6 @@ class ComputedProduct:
     @classmethod
     def of(cls, planner: Planner, group: Group, left: Value, right: Value) -> ComputedProduct:
         """That of a group's anchor, whose result is placed; operands are copied where they have to be."""
-        assert group.output is not None
         out = planner.place(group.output, tuple(range(len(group.output.shape))), strict=True)
         (*batch, m, n), k = out.shape, left.shape[-1]
         a, b = planner.unit_inner(left), planner.tensor(right)

@@ -35,7 +35,7 @@ def narrow_convolution(
 ) -> bool:
     """Plan a convolution over one or two axes to few output channels; False if another kernel is better for it."""
     array = weights.constant
-    assert array is not None and group.output is not None
+    assert array is not None
     y_type = group.output
     if array.ndim not in (3, 4) or not x.dtype is y_type.dtype is DType.FLOAT or 0 in array.shape:
         return False
@@ -94,6 +94,5 @@ def narrow_convolution(
 
 def _is_for_planes(planner: Planner, group: Group) -> bool:
     """Whether a result is bound for planes of pixels."""
-    assert group.output is not None
     target = planner.destination(group.output)
     return target is not None and in_planes(target)
