@@ -8,7 +8,7 @@ from jitonnx.emit.arguments import by_name
 from jitonnx.ir.computation import computations as c
 from jitonnx.ir.dims import product
 from jitonnx.ir.graph import Value
-from jitonnx.kernels.col2im.spec import MAX_AXES, FoldGiven, FoldSpec
+from jitonnx.kernels.col2im.spec import MAX_AXES, FoldSizes, FoldSpec
 from jitonnx.kernels.parts.layouts import UnaryBuffers
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
@@ -25,7 +25,7 @@ def fold(planner: Planner, group: Group, computation: c.Fold, value: Value) -> N
         planner.unplannable(f"its blocks have {axes} axes; kernels add up those of up to {MAX_AXES}")
     x, y = planner.dense(value), planner.dense_place(group.output)
     windows = computation.kernel, computation.strides, computation.dilations, computation.before
-    sizes = FoldGiven(
+    sizes = FoldSizes(
         planes=product(y.shape[:2]),
         extents=y.shape[2:],
         blocks=computation.blocks,

@@ -33,9 +33,9 @@ from jitonnx.kernels.convolution.choose import (
 )
 from jitonnx.kernels.convolution.problem import ConvolutionBuffers, ConvolutionShape, Problem
 from jitonnx.kernels.convolution.spec import (
-    DepthwiseGiven,
-    DepthwisePlanesGiven,
+    DepthwisePlanesSizes,
     DepthwisePlanesSpec,
+    DepthwiseSizes,
     DepthwiseSpec,
     DirectSpec,
     GroupedSpec,
@@ -288,7 +288,7 @@ def _planar_depthwise(
     y: StridedTensor,
 ) -> None:
     """Calls the kernel that `_depthwise_in_planes` chose."""
-    sizes = DepthwisePlanesGiven(**planes_to_planes(x, y), **by_name("pad_top pad_left", computation.pads_before))
+    sizes = DepthwisePlanesSizes(**planes_to_planes(x, y), **by_name("pad_top pad_left", computation.pads_before))
     packed = planner.packed(weights, spec.pack_weights, spec)
     call = KernelCall(spec, ConvolutionBuffers(x=x, w=packed, y=y), sizes)
     call.label = f"depthwise {'x'.join(map(str, spec.kernel))} {x.shape[1]}->{x.shape[1]}"
@@ -533,9 +533,9 @@ def _direct(
         x = planner.copy(x, channels_last_order(x.rank), "needed channels-last")
     geometry = Geometry.of(x, y)
     pads = pair(computation.pads_before, 0)
-    sizes: DepthwiseGiven | Problem
+    sizes: DepthwiseSizes | Problem
     if isinstance(spec, DepthwiseSpec):
-        sizes = DepthwiseGiven(
+        sizes = DepthwiseSizes(
             images=x.shape[0], channels=channels, **geometry.named(), **by_name("pad_top pad_left", pads)
         )
     else:

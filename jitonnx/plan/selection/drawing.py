@@ -16,7 +16,7 @@ from jitonnx.kernels.random.spec import (
     RandomSizes,
     RandomSpec,
     SearchBuffers,
-    SearchGiven,
+    SearchSizes,
     SearchSpec,
 )
 from jitonnx.plan.calls import KernelCall
@@ -55,6 +55,6 @@ def search(planner: Planner, group: Group, computation: c.Search, ascending: Val
     """Places of numbers among ascending ones, row by row."""
     sums, x, y = planner.dense(ascending), planner.dense(numbers), planner.dense_place(group.output)
     spec = SearchSpec(y.dtype.numpy.name)
-    sizes = SearchGiven(rows=x.shape[0], sums=sums.shape[1], columns=x.shape[1])
+    sizes = SearchSizes(rows=x.shape[0], sums=sums.shape[1], columns=x.shape[1])
     buffers = SearchBuffers(sums=sums, x=x, y=y)
     planner.call(KernelCall(spec, buffers, sizes, label="search", reason="by halves"))

@@ -14,7 +14,7 @@ from jitonnx.kernels.dynamic_quantization.spec import (
     ExtremesSpec,
     QuantiseBuffers,
     QuantiseSpec,
-    RowsGiven,
+    RowsSizes,
 )
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
@@ -29,7 +29,7 @@ def dynamic_quantize(planner: Planner, group: Group, computation: c.DynamicQuant
     """x as uint8, its scale and its zero point."""
     quantised, scale, zero = group.outputs
     x, y, (rows, length, (x_row, y_row)) = rows_in_memory(planner, source, quantised)
-    given = RowsGiven(rows=rows, length=length, x_row=x_row, y_row=y_row)
+    given = RowsSizes(rows=rows, length=length, x_row=x_row, y_row=y_row)
     results = {"y": y, "scale": planner.place(scale, ()), "zero": planner.place(zero, ())}
     alone = _few(product(x.shape))
     extremes = x

@@ -15,20 +15,20 @@ from jitonnx.ir.graph import Value
 from jitonnx.kernels.gather.spec import (
     PIECES,
     GatherBuffers,
-    GatherElementsGiven,
+    GatherElementsSizes,
     GatherElementsSpec,
-    GatherRowsGiven,
+    GatherRowsSizes,
     GatherRowsSpec,
     ReverseSequenceBuffers,
-    ReverseSequenceGiven,
+    ReverseSequenceSizes,
     ReverseSequenceSpec,
 )
 from jitonnx.kernels.parts.axes import MAX_RANK
 from jitonnx.kernels.scatter.spec import (
     ScatterBuffers,
-    ScatterElementsGiven,
+    ScatterElementsSizes,
     ScatterElementsSpec,
-    ScatterRowsGiven,
+    ScatterRowsSizes,
     ScatterRowsSpec,
     word,
 )
@@ -47,13 +47,13 @@ def gather(planner: Planner, group: Group, computation: c.Gather, source: Value,
     run, count, extent = product(data.shape[axis + 1 :]), indices.elements, data.shape[axis]
     batch = product(data.shape[:axis])
     if run == 1:
-        sizes = GatherElementsGiven(
+        sizes = GatherElementsSizes(
             extents=(batch, count), data=(extent, 0), indices=(0, 1), out=(count, 1), axis_extent=extent, axis_stride=1
         )
         _gather_elements(planner, places, (data, indices, out), sizes)
         return
     run = run * itemsize
-    rows = GatherRowsGiven(
+    rows = GatherRowsSizes(
         batch=batch,
         count=count,
         run_bytes=run,
@@ -81,7 +81,7 @@ def gather_nd(planner: Planner, group: Group, computation: c.GatherND, source: V
     strides = [product(data.shape[first + i + 1 :]) * itemsize for i in range(width)]
     run = product(data.shape[first + width :]) * itemsize
     count = product(indices.shape[first:-1])
-    sizes = GatherRowsGiven(
+    sizes = GatherRowsSizes(
         batch=product(data.shape[:first]),
         count=count,
         run_bytes=run,
@@ -100,7 +100,7 @@ def _gather_rows(
     planner: Planner,
     places: Value,
     tensors: tuple[StridedTensor, StridedTensor, StridedTensor],
-    sizes: GatherRowsGiven,
+    sizes: GatherRowsSizes,
     extents: Sequence[DimLike],
 ) -> None:
     """extents: as of `_error_word`."""
@@ -145,7 +145,7 @@ def gather_elements(
         planner.unplannable(f"it has more than {MAX_RANK} axes")
     axis = computation.axis
     others = tuple(0 if i == axis else stride for i, stride in enumerate(data.strides))
-    sizes = GatherElementsGiven(
+    sizes = GatherElementsSizes(
         extents=indices.shape,
         data=others,
         indices=indices.strides,
@@ -160,7 +160,7 @@ def _gather_elements(
     planner: Planner,
     places: Value,
     tensors: tuple[StridedTensor, StridedTensor, StridedTensor],
-    sizes: GatherElementsGiven,
+    sizes: GatherElementsSizes,
 ) -> None:
     data, indices, out = tensors
     spec = GatherElementsSpec(indices.dtype.numpy.name, data.dtype.itemsize)
@@ -194,7 +194,7 @@ def scatter_elements(
         # Kernels have that many loops; exporters write up to 6 axes.
         planner.unplannable(f"it has more than {MAX_RANK} axes")
     axis = computation.axis
-    sizes = ScatterElementsGiven(
+    sizes = ScatterElementsSizes(
         extents=indices.shape,
         given=indices.strides,
         out=out.strides,
@@ -215,7 +215,7 @@ def scatter_nd(
     width = indices.shape[-1]
     if not isinstance(width, int) or width > MAX_RANK:  # as for GatherND
         planner.unplannable(f"its index tuples have {width} elements")
-    sizes = ScatterRowsGiven(
+    sizes = ScatterRowsSizes(
         count=product(indices.shape[:-1]),
         run=product(out.shape[width:]),
         width=width,
@@ -248,7 +248,7 @@ def _scatter(
     places: Value,
     spec: ScatterElementsSpec | ScatterRowsSpec,
     tensors: tuple[StridedTensor, StridedTensor, StridedTensor],
-    sizes: ScatterElementsGiven | ScatterRowsGiven,
+    sizes: ScatterElementsSizes | ScatterRowsSizes,
     extents: Sequence[DimLike],
 ) -> None:
     """The call that writes into a copy of the data. extents: as of `_error_word`."""
@@ -269,7 +269,7 @@ def reverse_sequence(
     names = [value.name for value in planner.node.inputs if value is not None]
     error = planner.flag("a length in {1!r} is negative, or longer than the time axis of {0!r}".format(*names))
     spec = ReverseSequenceSpec(computation.time_axis)
-    sizes = ReverseSequenceGiven(
+    sizes = ReverseSequenceSizes(
         **by_name("first second", data.shape[:2]),
         run_bytes=run,
         **by_name("data_first data_second", [stride * itemsize for stride in data.strides[:2]]),

@@ -10,7 +10,7 @@ import numpy as np
 
 from jitonnx.ir.computation import computations as c
 from jitonnx.ir.graph import Value
-from jitonnx.kernels.pad.spec import PadBuffers, PadGiven, PadSpec
+from jitonnx.kernels.pad.spec import PadBuffers, PadSizes, PadSpec
 from jitonnx.kernels.parts.axes import MAX_RANK
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
@@ -56,7 +56,7 @@ def pad(planner: Planner, group: Group, computation: c.Pad, padded: Value, filli
         source = planner.copy(source, order, "needed along the rows of the padded")
     itemsize = target.dtype.itemsize
     added = planner.tensor(filling) if filling is not None else planner.constant(np.zeros(1, f"u{itemsize}"))
-    sizes = PadGiven(
+    sizes = PadSizes(
         extents=target.shape,
         targets=target.strides,
         sources=source.strides,

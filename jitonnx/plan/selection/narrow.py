@@ -10,7 +10,7 @@ from jitonnx.ir.dims import concrete
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.kernels.convolution.choose import choose_narrow
-from jitonnx.kernels.convolution.narrow_spec import NarrowGiven
+from jitonnx.kernels.convolution.narrow_spec import NarrowSizes
 from jitonnx.kernels.convolution.problem import ConvolutionBuffers, ConvolutionShape
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
@@ -64,7 +64,7 @@ def narrow_convolution(
     y = planner.place(group.output, tuple(range(x.rank)), strict=True)
     if bias is not None:
         add_bias(planner, group, bias, x.rank)
-    sizes = NarrowGiven(
+    sizes = NarrowSizes(
         images=x.shape[0],
         groups=computation.group,
         channels=channels,

@@ -11,7 +11,7 @@ from jitonnx.ir.graph import Value
 from jitonnx.kernels.nbits.spec import (
     DIGITS,
     NBitsBuffers,
-    NBitsGiven,
+    NBitsSizes,
     RowsBuffers,
     RowsSizes,
     RowsSpec,
@@ -74,7 +74,7 @@ def matmul(
         zeros=packed_zeros or packed_scales,
         y=y,
     )
-    call = KernelCall(spec, buffers, NBitsGiven(m=m, n=n, k=k, a_row=a_row, y_row=y_row))
+    call = KernelCall(spec, buffers, NBitsSizes(m=m, n=n, k=k, a_row=a_row, y_row=y_row))
     call.label = f"product of {computation.bits} bits {m}x{n}x{k}"
     others = ["many rows in bfloat16, by tile registers"] if spec.rounded else []
     if spec.scales != "float32":

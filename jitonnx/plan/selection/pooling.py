@@ -16,7 +16,7 @@ from jitonnx.kernels.pooling.spec import (
     ELEMENTS,
     PLANE_STRIDES,
     PoolBuffers,
-    PoolPlanesGiven,
+    PoolPlanesSizes,
     PoolSizes,
     choose,
     choose_planes,
@@ -122,7 +122,7 @@ def _pool_planes(planner: Planner, group: Group, computation: c.Pool, x: Strided
         power=computation.p,
         by_columns=computation.by_columns,
     )
-    sizes = PoolPlanesGiven(
+    sizes = PoolPlanesSizes(
         **planes_to_planes(x, y),
         **by_name("kernel_height kernel_width", window),
         stride_height=strides[0],

@@ -15,15 +15,15 @@ from jitonnx.ir.dtypes import HALVES, DType
 from jitonnx.ir.graph import Value
 from jitonnx.kernels.attention.spec import (
     AttentionBuffers,
-    AttentionGiven,
+    AttentionSizes,
     JoinBuffers,
-    JoinGiven,
+    JoinSizes,
     JoinSpec,
     most_spans,
     shared_heads,
 )
 from jitonnx.kernels.attention.spec import choose as choose_attention
-from jitonnx.kernels.gemm.blas import BlasBuffers, BlasGiven, BlasSpec
+from jitonnx.kernels.gemm.blas import BlasBuffers, BlasSizes, BlasSpec
 from jitonnx.kernels.gemm.choose import GemmExtents, choose_gemm, stored_type
 from jitonnx.kernels.gemm.spec import ELEMENTS, GemmBuffers, GemmGiven, GemmSpec, ScaleBuffers, ScaleSizes, ScaleSpec
 from jitonnx.kernels.normalization.spec import float_bits
@@ -230,7 +230,7 @@ def _blas(
     # BLAS wants rows at least as far apart as they are long, also where there is only one.
     a_row = a.strides[-1] if turned[0] else k if m == 1 else shape.a_row
     b_row = b.strides[-1] if turned[1] else n if k == 1 else b.strides[-2]
-    sizes = BlasGiven(m=m, n=n, k=k, a_row=a_row, b_row=b_row, c_row=n if m == 1 else shape.c_row)
+    sizes = BlasSizes(m=m, n=n, k=k, a_row=a_row, b_row=b_row, c_row=n if m == 1 else shape.c_row)
     call = KernelCall(spec, BlasBuffers(a=a, b=b, c=out), sizes, label=f"BLAS {m}x{n}x{k}")
     call.reason = "the session asks for BLAS"
     planner.call(call)
@@ -287,7 +287,7 @@ def attention(
         shared=shared,
         most_spans=most_spans(concrete(heads) or 0, shared, concrete(keys)) if decodes else 1,
     )
-    sizes = AttentionGiven(
+    sizes = AttentionSizes(
         batch=batch,
         heads=heads,
         kv_heads=k.shape[1],
@@ -314,7 +314,7 @@ def attention(
     planner.call(call)
     if spec.most_spans > 1:
         join = JoinSpec(spec.shared, spec.most_spans, spec.natural, spec.empty_rows_zero)
-        given = JoinGiven(
+        given = JoinSizes(
             **by_name("batch heads queries keys value_depth", (batch, heads, queries, keys, value_depth)),
             **by_name("y_batch y_head", y.strides[:2]),
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from jitonnx.emit.arguments import by_name
 from jitonnx.ir.computation import computations as c
 from jitonnx.ir.graph import Value
-from jitonnx.kernels.roi_align.spec import RoiAlignBuffers, RoiAlignGiven, RoiAlignSpec, bits
+from jitonnx.kernels.roi_align.spec import RoiAlignBuffers, RoiAlignSizes, RoiAlignSpec, bits
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.tensor import channels_last_order
@@ -31,7 +31,7 @@ def roi_align(
     names = [value.name for value in planner.node.inputs if value is not None]
     error = planner.flag(f"an index in {names[-1]!r} is outside the batch axis of {names[0]!r}")
     spec = RoiAlignSpec(computation.mode, computation.half_pixel, computation.sampling, pixels, x.dtype.numpy.name)
-    sizes = RoiAlignGiven(
+    sizes = RoiAlignSizes(
         **by_name("rois channels out_height out_width", y.shape),
         images=x.shape[0],
         **by_name("height width", x.shape[2:]),

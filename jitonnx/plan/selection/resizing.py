@@ -34,14 +34,14 @@ from jitonnx.ir.graph import Value
 from jitonnx.kernels.parts.layouts import UnaryBuffers
 from jitonnx.kernels.resize.spec import (
     REPEATS,
-    RepeatPlanesGiven,
+    RepeatPlanesSizes,
     RepeatPlanesSpec,
     ResizeAxisBuffers,
     ResizeAxisSizes,
     ResizeAxisSpec,
     ResizeBuffers,
     ResizePlanesBuffers,
-    ResizePlanesGiven,
+    ResizePlanesSizes,
     ResizePlanesSpec,
     ResizeSizes,
     pack_windows,
@@ -148,7 +148,7 @@ def _repeats_elements(maker: ResamplingTable, factor: int) -> bool:
 
 def _repeat_pixels(planner: Planner, group: Group, x: StridedTensor, down: int, across: int) -> None:
     y = planner.place(group.output)
-    sizes = RepeatPlanesGiven(**planes(x), down=down)
+    sizes = RepeatPlanesSizes(**planes(x), down=down)
     spec, buffers = RepeatPlanesSpec(x.dtype.itemsize, across), UnaryBuffers(x=x, y=y)
     call = KernelCall(spec, buffers, sizes, label="resize nearest")
     call.reason = f"each pixel {down} x {across} times"
@@ -200,7 +200,7 @@ def _resize_planes(planner: Planner, group: Group, computation: c.Resize, x: Str
     rows, columns = (_Table.of(computation, x, axis) for axis in (2, 3))
     windows = columns.windows(planner, vectors)
     spec = ResizePlanesSpec(integers([rows.taps])[0], vectors, 2 if not_negative(2 * y.shape[2] - x.shape[2]) else 1)
-    sizes = ResizePlanesGiven(**planes_to_planes(x, y))
+    sizes = ResizePlanesSizes(**planes_to_planes(x, y))
     buffers = ResizePlanesBuffers(
         x=x,
         **by_name("rows row_weights", rows.constants(planner)),

@@ -11,9 +11,9 @@ from jitonnx.ir.graph import Value
 from jitonnx.kernels.grid_sample.spec import (
     MAX_AXES,
     SampleBuffers,
-    SampleGiven,
     SamplePixelsSpec,
     SamplePlanesSpec,
+    SampleSizes,
     prefers_pixels,
 )
 from jitonnx.plan.calls import KernelCall
@@ -59,7 +59,7 @@ def sample(
     element = _WORDS[x.dtype.itemsize] if computation.mode == "nearest" else x.dtype.numpy.name
     kind = SamplePixelsSpec if pixels else SamplePlanesSpec
     spec = kind(computation.mode, computation.outside, axes, computation.aligned, element, weights is not None)
-    sizes = SampleGiven(
+    sizes = SampleSizes(
         **by_name("images channels places", y.shape),
         **by_name("x_image x_channel", x.strides[:2]),
         **by_name("y_image y_channel y_place", y.strides),

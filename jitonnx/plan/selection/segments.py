@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from jitonnx.ir.computation import computations as c
 from jitonnx.ir.dims import product
 from jitonnx.ir.graph import Value
-from jitonnx.kernels.segments.spec import SegmentsBuffers, SegmentsGiven, SegmentsSpec
+from jitonnx.kernels.segments.spec import SegmentsBuffers, SegmentsSizes, SegmentsSpec
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 
@@ -20,7 +20,7 @@ def reduce_segments(planner: Planner, group: Group, computation: c.ReduceSegment
     x, offsets, y = planner.dense(data), planner.dense(bounds), planner.dense_place(group.output)
     error = planner.flag("offsets of bags are negative, beyond the last row, or not in order")
     spec = SegmentsSpec(computation.kind, x.dtype.numpy.name)
-    sizes = SegmentsGiven(rows=x.shape[0], segments=y.shape[0], columns=product(y.shape[1:]))
+    sizes = SegmentsSizes(rows=x.shape[0], segments=y.shape[0], columns=product(y.shape[1:]))
     call = KernelCall(spec, SegmentsBuffers(x=x, offsets=offsets, y=y, error=error), sizes)
     call.label, call.reason = f"{computation.kind} of segments", "rows reduced bag by bag"
     planner.call(call)

@@ -8,7 +8,7 @@ from jitonnx.emit.arguments import by_name
 from jitonnx.ir.computation import computations as c
 from jitonnx.ir.dims import DimLike, product
 from jitonnx.ir.graph import Value
-from jitonnx.kernels.topk.spec import ELEMENTS, TopKBuffers, TopKGiven, TopKSpec
+from jitonnx.kernels.topk.spec import ELEMENTS, TopKBuffers, TopKSizes, TopKSpec
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.tensor import StridedTensor, reshape_strides
@@ -33,7 +33,7 @@ def top_k(planner: Planner, group: Group, computation: c.TopK, source: Value) ->
     strides = [_row_stride(tensor, axis) for tensor in (x, *results)]
     assert None not in strides, "Bug: a dense tensor is not rows"
     rows = product(x.shape[other] for other in order[:-1])
-    sizes = TopKGiven(
+    sizes = TopKSizes(
         rows=rows,
         length=x.shape[axis],
         k=results[0].shape[axis],

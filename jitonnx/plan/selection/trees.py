@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from jitonnx.ir.computation import computations as c
 from jitonnx.ir.graph import Value
-from jitonnx.kernels.trees.spec import TreesGiven
+from jitonnx.kernels.trees.spec import TreesSizes
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.forests import packed
 from jitonnx.plan.fusion import Group
@@ -20,7 +20,7 @@ def trees(planner: Planner, group: Group, computation: c.Trees, rows: Value) -> 
     forest, x, out = computation.forest, planner.unit_inner(rows), planner.dense_place(group.output)
     spec, arrays = packed(forest, computation.aggregate, planner.target.lanes(4))
     constants = {name: planner.constant(array) for name, array in arrays.items()}
-    sizes = TreesGiven(
+    sizes = TreesSizes(
         rows=x.shape[0],
         x_row=x.strides[0],
         features=x.shape[1],
