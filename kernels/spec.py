@@ -28,7 +28,6 @@ class KernelSpec:
 
     BUFFERS: ClassVar[Any]
     SIZES: ClassVar[Any]
-    """A record that extends another has what `complete` adds behind what the planner gives."""
     PRESCHEDULED: ClassVar[bool] = False
     """Whether its loops are to run as they are written: a few of LLVM's passes then do for it, which take a tenth of
     the time of all, and addresses are stepped as the kernel says. So it was measured where it is set: transposing
@@ -60,8 +59,8 @@ class KernelSpec:
         return self
 
     def given(self, values: Iterable[Any]) -> Any:
-        """The record that `complete` takes, of values in order."""
-        return self.SIZES.base().make(values)
+        """The sizes that `complete` takes, in order, as their record."""
+        return self.SIZES.make(values)
 
     def complete(self, sizes: Any) -> Any:
         """The sizes that the kernel is called with, for those that the planner gives: derived ones may be appended.

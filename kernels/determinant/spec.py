@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jitonnx.emit.arguments import Arguments, Size
+from jitonnx.emit.arguments import Arguments, Size, computed
 from jitonnx.kernels.parts.layouts import UnaryBuffers
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
@@ -13,13 +13,10 @@ from jitonnx.target import tuning
 ELEMENTS = ("float32", "float64")
 
 
-class DeterminantGiven(Arguments):
+class DeterminantSizes(Arguments):
     matrices: Size
     size: Size
-
-
-class DeterminantSizes(DeterminantGiven):
-    task_matrices: Size
+    task_matrices: Size = computed()
 
 
 @dataclass(frozen=True)
@@ -38,7 +35,7 @@ class DeterminantSpec(KernelSpec):
         if self.element not in ELEMENTS:
             raise ValueError(f"no kernel makes determinants of {self.element}")
 
-    def complete(self, sizes: DeterminantGiven) -> DeterminantSizes:
+    def complete(self, sizes: DeterminantSizes) -> DeterminantSizes:
         return DeterminantSizes.following(
             sizes, task_matrices=max(1, tuning.DETERMINANT_TASK_FLOPS // max(1, sizes.size**3))
         )

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jitonnx.emit.arguments import Arguments, Buffer, Size, result
+from jitonnx.emit.arguments import Arguments, Buffer, Size, computed, result
 from jitonnx.kernels.parts.packing import blocks, copy_columns, for_each, zeros
 from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
@@ -49,8 +49,8 @@ class GemmGiven(Arguments):
 
 
 class GemmSizes(GemmGiven):
-    task_rows: Size
-    task_columns: Size
+    task_rows: Size = computed()
+    task_columns: Size = computed()
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ def _check_element(element: str) -> None:
         raise ValueError(f"no normalization kernel for {element!r}")
 
 
-class NormalizationBuffers(Arguments, group=True):
+class NormalizationBuffers(Arguments):
     """scale and bias are not touched unless the spec says so."""
 
     x: Buffer
@@ -156,7 +156,7 @@ class GroupStatisticsBuffers(Arguments):
     partial: Buffer = result()
 
 
-class GroupStatisticsSizes(Arguments, group=True):
+class GroupStatisticsSizes(Arguments):
     images: Size
     pixels: Size
     channels: Size

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jitonnx.emit.arguments import Arguments, Buffer, Size, result
+from jitonnx.emit.arguments import Arguments, Buffer, Size, computed, result
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
 from jitonnx.target import tuning
@@ -87,14 +87,11 @@ class SearchBuffers(Arguments):
     y: Buffer = result()
 
 
-class SearchGiven(Arguments):
+class SearchSizes(Arguments):
     rows: Size
     sums: Size
     columns: Size
-
-
-class SearchSizes(SearchGiven):
-    task_elements: Size
+    task_elements: Size = computed()
 
 
 @dataclass(frozen=True)
@@ -113,7 +110,7 @@ class SearchSpec(KernelSpec):
         if self.index not in ("int32", "int64"):
             raise ValueError(f"no kernel gives places of {self.index}")
 
-    def complete(self, sizes: SearchGiven) -> SearchSizes:
+    def complete(self, sizes: SearchSizes) -> SearchSizes:
         return SearchSizes.following(sizes, task_elements=SEARCH_ELEMENTS)
 
     def tasks(self, sizes: SearchSizes) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jitonnx.emit.arguments import Arguments, Buffer, Size, result
+from jitonnx.emit.arguments import Arguments, Buffer, Size, computed, result
 from jitonnx.kernels.parts.sizes import larger
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
@@ -21,14 +21,11 @@ class SegmentsBuffers(Arguments):
     error: Buffer = result()
 
 
-class SegmentsGiven(Arguments):
+class SegmentsSizes(Arguments):
     rows: Size
     segments: Size
     columns: Size
-
-
-class SegmentsSizes(SegmentsGiven):
-    task_segments: Size
+    task_segments: Size = computed()
 
 
 @dataclass(frozen=True)
@@ -49,7 +46,7 @@ class SegmentsSpec(KernelSpec):
         if self.element not in ELEMENTS or self.kind not in KINDS:
             raise ValueError(f"no kernel makes the {self.kind} of segments of {self.element}")
 
-    def complete(self, sizes: SegmentsGiven) -> SegmentsSizes:
+    def complete(self, sizes: SegmentsSizes) -> SegmentsSizes:
         rows = larger(1, sizes.rows // larger(1, sizes.segments))
         return SegmentsSizes.following(
             sizes, task_segments=larger(1, tuning.TASK_ELEMENTS // larger(1, rows * sizes.columns))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jitonnx.emit.arguments import Arguments, Buffer, Size, result
+from jitonnx.emit.arguments import Arguments, Buffer, Size, computed, result
 from jitonnx.kernels.parts.sharing import units_per_task
 from jitonnx.kernels.parts.sizes import larger
 from jitonnx.kernels.spec import KernelSpec, Work
@@ -22,18 +22,15 @@ class TopKBuffers(Arguments):
     indices: Buffer = result()
 
 
-class TopKGiven(Arguments):
+class TopKSizes(Arguments):
     rows: Size
     length: Size
     k: Size
     x_row: Size
     values_row: Size
     indices_row: Size
-
-
-class TopKSizes(TopKGiven):
-    capacity: Size
-    one_by_one: Size
+    capacity: Size = computed()
+    one_by_one: Size = computed()
 
 
 @dataclass(frozen=True)
@@ -70,7 +67,7 @@ class TopKSpec(KernelSpec):
         """8, with 32 bits of key and of index; 16 where an element has 64 bits."""
         return 16 if np.dtype(self.element).itemsize == 8 else 8
 
-    def complete(self, sizes: TopKGiven) -> TopKSizes:
+    def complete(self, sizes: TopKSizes) -> TopKSizes:
         length, k = sizes.length, sizes.k
         capacity = larger(4 * k, _LEAST_CANDIDATES)
         capacity = capacity if 2 * capacity < length else length

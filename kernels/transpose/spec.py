@@ -6,7 +6,7 @@ import operator
 from collections.abc import Sequence
 from math import prod
 
-from jitonnx.emit.arguments import Arguments, Buffer, Size, Sizes, by_name, each, result
+from jitonnx.emit.arguments import Arguments, Buffer, Size, Sizes, by_name, computed, each, result
 from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import NamedTuple, dataclass
@@ -47,33 +47,30 @@ class TransposeBuffers(Arguments):
     target: Buffer = result()
 
 
-class TransposeGiven(Arguments):
+class TransposeSizes(Arguments):
     """Axes that are there, and their strides in elements."""
 
     extents: Sizes = each(MAX_RANK, fill=1)
     sources: Sizes = each(MAX_RANK, fill=0)
     targets: Sizes = each(MAX_RANK, fill=0)
-
-
-class TransposeSizes(TransposeGiven):
-    mode: Size
-    a_extent: Size
-    a_source: Size
-    a_target: Size
-    a_block: Size
-    b_extent: Size
-    b_source: Size
-    b_target: Size
-    b_block: Size
-    a_slack: Size
-    b_slack: Size
-    c_extent: Size
-    c_source: Size
-    c_target: Size
-    c_block: Size
-    outer_tasks: Size
-    outer_rank: Size
-    outer: Sizes = each((MAX_RANK - 1) * len(Axis._fields))
+    mode: Size = computed()
+    a_extent: Size = computed()
+    a_source: Size = computed()
+    a_target: Size = computed()
+    a_block: Size = computed()
+    b_extent: Size = computed()
+    b_source: Size = computed()
+    b_target: Size = computed()
+    b_block: Size = computed()
+    a_slack: Size = computed()
+    b_slack: Size = computed()
+    c_extent: Size = computed()
+    c_source: Size = computed()
+    c_target: Size = computed()
+    c_block: Size = computed()
+    outer_tasks: Size = computed()
+    outer_rank: Size = computed()
+    outer: Sizes = computed((MAX_RANK - 1) * len(Axis._fields))
 
 
 @dataclass(frozen=True)
@@ -116,9 +113,9 @@ class TransposeSpec(KernelSpec):
         """The sizes for tensors of `shape`, strides in elements. ValueError for more than 8 axes."""
         if len(shape) > MAX_RANK:
             raise ValueError(f"a transposing copy has at most {MAX_RANK} axes, not {len(shape)}")
-        return self.complete(TransposeGiven(extents=shape, sources=source_strides, targets=target_strides))
+        return self.complete(TransposeSizes(extents=shape, sources=source_strides, targets=target_strides))
 
-    def complete(self, sizes: TransposeGiven) -> TransposeSizes:
+    def complete(self, sizes: TransposeSizes) -> TransposeSizes:
         triples = zip(sizes.extents, sizes.sources, sizes.targets, strict=True)
         mode, a, b, outer = self._plan([Axis(*triple) for triple in triples if triple[0] != 1])
         blocks = self._blocks(mode, a, b, prod([axis.extent for axis in outer]))
