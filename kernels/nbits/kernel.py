@@ -25,7 +25,7 @@ from jitonnx.emit.epilogue import Epilogue, Stage
 from jitonnx.emit.half import narrow_for_products, widen
 from jitonnx.emit.instructions import add_dot_products
 from jitonnx.emit.simd import convert, maximum, reduce_add, reduce_max
-from jitonnx.emit.ssa import SSAValue, absolute, fma, rint, select
+from jitonnx.emit.ssa import SSAValue, absolute, bits, fma, from_bits, nearest_integer, rint, select
 from jitonnx.kernels.bfloat16.spec import STEP
 from jitonnx.kernels.integer.products import add_products, byte_pairs
 from jitonnx.kernels.nbits.spec import (
@@ -152,7 +152,8 @@ class _Rows:
     ) -> None:
         """Quantise a block, whose elements are in registers or are loaded, CHUNK of them from a place on."""
         code = self.code
-        top = code.variable(code.number(types.float32, 0.0, CHUNK))
+        # Bits of magnitudes are in the order of these, and NaN's above all.
+        top = code.variable(bits(code.number(types.float32, 0.0, CHUNK)))
         total = code.variable(code.number(types.int32, 0, CHUNK))
 
         def each(body: Callable[[SSAValue | int, SSAValue], None]) -> None:
@@ -164,13 +165,17 @@ class _Rows:
                     body(number * CHUNK, x)
 
         def quantise(at: SSAValue | int, x: SSAValue) -> None:
-            number = convert(rint(x * inverse), types.int32)
+            scaled = x * inverse
+            if self.spec.digits == 1:  # NaN is what infinity times 0 gives, too
+                number = select(scaled.equals(scaled), nearest_integer(scaled), 0)
+            else:
+                number = convert(rint(scaled), types.int32)
             total.set(total.get() + number)
             for number_of_part, part in enumerate(self._digits(number)):
                 left.store(at * self.spec.digits + number_of_part * CHUNK, part)
 
-        each(lambda _, x: top.set(maximum(top.get(), absolute(x))))
-        magnitude = reduce_max(top.get())
+        each(lambda _, x: top.set(maximum(top.get(), bits(absolute(x)))))
+        magnitude = from_bits(reduce_max(top.get()))
         tiny = magnitude < LEAST_MAGNITUDE
         greatest = float(self.spec.greatest)
         factor = select(tiny, 0.0, magnitude / greatest)

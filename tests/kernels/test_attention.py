@@ -284,7 +284,8 @@ def test_heads_that_share_keys(kind: str, target: Target) -> None:
 @pytest.mark.parametrize("mask", ["", "float", "bool"])
 def test_spans_of_keys(mask: str, kind: str, target: Target) -> None:
     """Keys of one query row are cut into spans where there are few heads, whatever the pieces are that threads do."""
-    for batch, heads, kv_heads, keys, depth in ((1, 2, 2, 600, 34), (2, 6, 2, 1300, 16), (1, 4, 1, 256, 8)):
+    shapes = (1, 2, 2, 600, 34), (2, 6, 2, 1300, 16), (1, 4, 1, 256, 8), (1, 3, 1, 290, 130)
+    for batch, heads, kv_heads, keys, depth in shapes:
         shared = shared_heads(heads, kv_heads)
         options: dict[str, Any] = {"mask": mask, "empty_rows_zero": bool(mask), "stored": kind, "shared": shared}
         spec = general(target, rows_lie=True, most_spans=most_spans(heads, shared, None), **options)
