@@ -78,7 +78,8 @@ class TransposeSpec(KernelSpec):
     """target[i, j, …] = source[i, j, …] for two tensors of one shape and any strides (0 and negative ones included).
 
     `complete` orders and merges the axes and finds the two inner ones: a (contiguous in target
-    where one is) and b (contiguous in source, or the longest left), and c, along which shuffles are repeated in a task.
+    where one is) and b (contiguous in source, or the longest left), and c, along which runs and shuffles are repeated
+    in a task.
     Task: a block of these, at one place of the others; along an axis with slack, blocks begin up to that many elements
     earlier, where lines of the cache do.
     """
@@ -122,7 +123,7 @@ class TransposeSpec(KernelSpec):
         c = _repeated(outer)
         outer = [axis for axis in outer if axis is not c]
         each_block = self.itemsize * smaller(a.extent, blocks[0]) * smaller(b.extent, blocks[1])
-        repeated = mode == STRIDED or (mode == TILES and self._by_shuffles(a, b))
+        repeated = mode in (COPY, STRIDED) or (mode == TILES and self._by_shuffles(a, b))
         return TransposeSizes.following(
             sizes,
             mode=mode,
@@ -201,8 +202,15 @@ def _plan(axes: Sequence[Axis], step: int) -> tuple[int, Axis, Axis, list[Axis]]
     else:
         mode, a = ELEMENTS, left[-1] if left else _NOTHING
     left = [axis for axis in left if axis is not a]
-    b = along_source[0] if mode == TILES else max(left, key=_extent, default=_NOTHING)
+    following = [axis for axis in left if mode == COPY and _follow(axis, a)]
+    b = along_source[0] if mode == TILES else max(following or left, key=_extent, default=_NOTHING)
     return mode, a, b, [axis for axis in left if axis is not b]
+
+
+def _follow(axis: Axis, run: Axis) -> bool:
+    """Whether short runs follow each other in the source along `axis`, so that a line is read at once."""
+    short = run.extent <= tuning.TRANSPOSE_SHORT_RUN
+    return short and axis.source == run.extent and axis.extent >= tuning.TRANSPOSE_REPEATED_EXTENT
 
 
 def _repeated(outer: Sequence[Axis]) -> Axis:

@@ -46,6 +46,7 @@ from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.region import region_call
 from jitonnx.plan.selection.narrow import narrow_convolution
+from jitonnx.plan.selection.patches import patches_product
 from jitonnx.plan.selection.planes import planes_to_planes
 from jitonnx.plan.selection.products import GemmResult, gemm
 from jitonnx.plan.selection.volumes import (
@@ -137,6 +138,8 @@ def convolution(
             return
     if group.scaling is not None:
         x = _scaled_image(planner, group.scaling, x)
+    if patches_product(planner, group, computation, weights, x, y):
+        return
     if array.ndim == 5:
         _volume(planner, group, computation, x, weights, y)
     else:
