@@ -16,6 +16,7 @@ from jitonnx.genai.caches import Caches, Slot, slots_of
 from jitonnx.genai.config import Config
 from jitonnx.genai.last_logits import INDICES
 from jitonnx.genai.optimum import BRANCH
+from jitonnx.genai.places import Places
 from jitonnx.ir.dtypes import DType
 
 _TEXTS = {f"tensor({dtype.text})": dtype for dtype in DType}
@@ -53,6 +54,8 @@ class Decoder:
         self.others = [name for name in outputs if name != self.logits and name not in presents]
         """Outputs that are neither logits nor caches."""
         self.types = {name: _dtype(name, one.type) for name, one in (inputs | outputs).items()}
+        self.batch_axes = {name: axis for name, one in (inputs | outputs).items() for axis in _batch_axis(one, batch)}
+        """The axes of sequences, of inputs and outputs that have one."""
         self.ranks = {name: len(one.shape) for name, one in inputs.items()}
         if not self.slots:
             raise errors.NotImplemented(
@@ -110,6 +113,14 @@ def _dtype(name: str, text: str) -> DType:
     if text not in _TEXTS:
         raise InvalidArgument(f"{name!r} is {text}: inputs and outputs of a decoder are tensors")
     return _TEXTS[text]
+
+
+def _batch_axis(entry: Any, batch: Any) -> list[int]:
+    """The axis of sequences: that of the dimension `batch`, or the first one if its size is open; none else."""
+    sizes = list(entry.shape)
+    if isinstance(batch, str) and batch in sizes:
+        return [sizes.index(batch)]
+    return [0] if sizes and not isinstance(sizes[0], int) else []
 
 
 class Bound:
@@ -246,6 +257,8 @@ class Steps:
         self._mask = np.zeros((batch, 0))
         self._version = -1
         """The version of the caches that are bound."""
+        self._places: Places | None = None
+        """Where the sequences lie, once there are several copies of each."""
 
     # ------------------------------------------------------------ running
 
@@ -267,8 +280,11 @@ class Steps:
     def read_kept(self, tokens: np.ndarray, kept: np.ndarray, counts: np.ndarray | None = None) -> np.ndarray:
         """As `read`, the logits, float32 [batch, number, vocabulary], behind the tokens that kept [batch, number] tells
         by their places among those that are read."""
-        steps = tokens.shape[1]
+        steps, places = tokens.shape[1], self._places
         self._check_extras()
+        if places is not None:
+            beams = places.beams()
+            tokens, kept, counts = tokens[beams], kept[beams], None if counts is None else counts[beams]
         self.caches.reserve(self.width, self.width + steps)
         self._bound.fill(tokens, self._lengths, self._masked(steps, counts), kept)
         if counts is not None and self._bound.positions is not None:
@@ -283,7 +299,23 @@ class Steps:
         self.caches.advance()
         self.width += steps
         self._lengths += steps if counts is None else counts
-        return logits
+        return logits if places is None else logits[places.rows]
+
+    def spread(self, times: int) -> None:
+        """Go on with several copies of each sequence, which lie behind each other."""
+        self.caches.spread(times, self.width)
+        self.batch *= times
+        self._lengths, self._mask = np.repeat(self._lengths, times), np.repeat(self._mask, times, 0)
+        self._places = Places(self._lengths, times)
+        self._bound, self._version = Bound(self.decoder, self.batch), -1
+        for name, value in self._extras.items():
+            axis = self.decoder.batch_axes.get(name)
+            self.set_extra(name, value if axis is None else np.repeat(value, times, axis))
+
+    def pick(self, sources: np.ndarray) -> None:
+        """Have each of the copies go on from the one that sources [batch] tells."""
+        assert self._places is not None
+        self.caches.copy(self._places.pick(sources, self._lengths), self.width)
 
     def shorten(self, tokens: int) -> None:
         """`rewind`, where there are more tokens."""
@@ -312,11 +344,11 @@ class Steps:
         if name in self._extras:
             return self._extras[name]
         if name in self.caches.values:
-            return self.caches.values[name].numpy()
+            return self._ordered(name, self.caches.values[name].numpy())
         if self._bound.has_run and name == decoder.ids:
-            return self._bound.ids
+            return self._ordered(name, self._bound.ids)
         if self._bound.has_run and name == decoder.positions and self._bound.positions is not None:
-            return self._bound.positions
+            return self._ordered(name, self._bound.positions)
         if name == decoder.mask and name:
             return self._mask[:, : self.width]
         raise InvalidArgument(
@@ -325,7 +357,12 @@ class Steps:
 
     def get_output(self, name: str) -> np.ndarray:
         """An output of the last run. InvalidArgument for an unknown one, and before the first run."""
-        return self._bound.output(name)
+        return self._ordered(name, self._bound.output(name))
+
+    def _ordered(self, name: str, array: np.ndarray) -> np.ndarray:
+        """What has sequences along an axis, in their order."""
+        axis = self.decoder.batch_axes.get(name)
+        return array if self._places is None or axis is None else np.take(array, self._places.rows, axis)
 
     def _check_extras(self) -> None:
         for name in self.decoder.extras:

@@ -115,6 +115,11 @@ class Request:
             )
         self.engine.model.check_tokens(given)
         options = turn_options or TurnOptions(self)
+        if options.search.num_beams != 1:
+            raise InvalidArgument(
+                f"num_beams is {options.search.num_beams}: beam search is not supported by the engine; set it to 1, or "
+                "use a Generator"
+            )
         options.search.check(self.engine.model.context_length, self.engine.model.decoder.vocabulary)
         turn = _Turn(self._turns + 1, before, given.size, options, self)
         self._turns = turn.number

@@ -14,6 +14,7 @@ import numpy as np
 
 from jitonnx import errors
 from jitonnx.errors import InvalidArgument
+from jitonnx.genai.beams import TransformersBeams
 from jitonnx.genai.cache_type import TEXT, CacheType
 from jitonnx.genai.config import Config
 from jitonnx.genai.generator import Generator, GeneratorParams
@@ -102,6 +103,9 @@ class LanguageModel:
         top_p: float | None = ...,
         min_p: float | None = ...,
         repetition_penalty: float | None = ...,
+        num_beams: int | None = ...,
+        length_penalty: float | None = ...,
+        early_stopping: bool | Literal["never"] | None = ...,
         stop: str | Sequence[str] = ...,
         seed: int | None = ...,
         guidance: tuple[str, str] | None = ...,
@@ -120,6 +124,9 @@ class LanguageModel:
         top_p: float | None = ...,
         min_p: float | None = ...,
         repetition_penalty: float | None = ...,
+        num_beams: int | None = ...,
+        length_penalty: float | None = ...,
+        early_stopping: bool | Literal["never"] | None = ...,
         stop: str | Sequence[str] = ...,
         seed: int | None = ...,
         guidance: tuple[str, str] | None = ...,
@@ -137,6 +144,9 @@ class LanguageModel:
         top_p: float | None = None,
         min_p: float | None = None,
         repetition_penalty: float | None = None,
+        num_beams: int | None = None,
+        length_penalty: float | None = None,
+        early_stopping: bool | Literal["never"] | None = None,
         stop: str | Sequence[str] = (),
         seed: int | None = None,
         guidance: tuple[str, str] | None = None,
@@ -155,6 +165,12 @@ class LanguageModel:
         ahead where the last ones have stood before, as in answers that repeat their prompt: the text is the same, and
         comes faster or, at times, slower.
 
+        num_beams: how many texts go on beside each other (beam search); the one that is most probable as a whole is
+        given, in one piece, as the library transformers finds it. length_penalty: the power of the number of tokens
+        that the logarithm of a text's probability is divided by. early_stopping: when to end: True, once as many have
+        ended as there are beams; False, once those that go on are less probable so far; "never", once they cannot
+        become more probable.
+
         InvalidArgument for a prompt without tokens, or too long for the model, and for options that make no sense.
         """
         if isinstance(prompt, str):
@@ -170,8 +186,16 @@ class LanguageModel:
         given = {name: value for name, value in drawing.items() if value is not None}
         if given:
             params.set_search_options(do_sample=temperature != 0, **given)
-        if repetition_penalty is not None:
-            params.set_search_options(repetition_penalty=repetition_penalty)
+        elif num_beams is not None and num_beams > 1:
+            params.set_search_options(do_sample=False)
+        others = {
+            "repetition_penalty": repetition_penalty,
+            "num_beams": num_beams,
+            "length_penalty": length_penalty,
+            "early_stopping": early_stopping,
+        }
+        params.set_search_options(**{name: value for name, value in others.items() if value is not None})
+        params.beams = TransformersBeams
         if guidance is not None:
             params.set_guidance(*guidance)
         if prompt_lookup:
@@ -179,7 +203,8 @@ class LanguageModel:
         if self.draft is not None:
             params.set_draft_model(self.draft)
         params.check()
-        pieces = _until(self._pieces(params, tokens), stops)
+        answer = self._best if params.options.num_beams > 1 else self._pieces
+        pieces = _until(answer(params, tokens), stops)
         return pieces if stream else "".join(pieces)
 
     def embed(self, tokens: np.ndarray) -> np.ndarray:
@@ -222,20 +247,11 @@ class LanguageModel:
     def _pieces(self, params: GeneratorParams, tokens: np.ndarray) -> Iterator[str]:
         """The text of token after token. Leaves the generator for the next prompt."""
         usage = self.usage = Usage(len(tokens))
-        begin = time.perf_counter()
         with self._lock:
             generator, self._kept = self._kept, None
-        encoder = self.model.encoder
-        if generator is None or encoder is not None or not generator.is_alike(params):
+        if generator is None or self.model.encoder is not None or not generator.is_alike(params):
             generator = Generator(self.model, params)
-        if encoder is None:
-            usage.kept_tokens = generator.restart(params, tokens)
-        else:
-            self.model.check_tokens(tokens)
-            for name, value in encoder.read(tokens).items():
-                generator.set_model_input(name, value)
-            generator.append_tokens(np.array([encoder.start], np.int32))
-        usage.prompt_seconds = time.perf_counter() - begin
+        self._read(generator, params, tokens, usage)
         stream, ends = self.tokenizer.create_stream(), set(self.model.ends)
         try:
             while not generator.is_done():
@@ -249,6 +265,32 @@ class LanguageModel:
                     yield text
         finally:
             self._kept = generator
+
+    def _best(self, params: GeneratorParams, tokens: np.ndarray) -> Iterator[str]:
+        """The text of the best of beams, as a whole. `Usage` counts a token of each beam as one."""
+        usage = self.usage = Usage(len(tokens))
+        generator = Generator(self.model, params)
+        self._read(generator, params, tokens, usage)
+        begin, before = time.perf_counter(), generator.token_count()
+        while not generator.is_done():
+            generator.generate_next_token()
+        stream = self.tokenizer.create_stream()
+        text = "".join(stream.decode(token) for token in generator.get_sequence(0)[before:].tolist())
+        usage.generated_tokens = generator.token_count() - before
+        usage.generated_seconds = time.perf_counter() - begin
+        yield text
+
+    def _read(self, generator: Generator, params: GeneratorParams, tokens: np.ndarray, usage: Usage) -> None:
+        """Have a generator read a prompt."""
+        begin, encoder = time.perf_counter(), self.model.encoder
+        if encoder is None:
+            usage.kept_tokens = generator.restart(params, tokens)
+        else:
+            self.model.check_tokens(tokens)
+            for name, value in encoder.read(tokens).items():
+                generator.set_model_input(name, value)
+            generator.append_tokens(np.array([encoder.start], np.int32))
+        usage.prompt_seconds = time.perf_counter() - begin
 
 
 def _until(pieces: Iterator[str], stops: Sequence[str]) -> Iterator[str]:

@@ -26,7 +26,18 @@ _PLACES = ("", "onnx")
 _LENGTHS = ("max_position_embeddings", "n_positions", "n_ctx", "max_sequence_length", "seq_length")
 _RELATIVE = 4096
 """The most tokens of models whose positions are relative (T5), which have no end of their own."""
-_OPTIONS = ("do_sample", "min_p", "no_repeat_ngram_size", "repetition_penalty", "temperature", "top_k", "top_p")
+_OPTIONS = (
+    "do_sample",
+    "early_stopping",
+    "length_penalty",
+    "min_p",
+    "no_repeat_ngram_size",
+    "num_beams",
+    "repetition_penalty",
+    "temperature",
+    "top_k",
+    "top_p",
+)
 
 
 def is_folder(folder: str) -> bool:
@@ -75,6 +86,7 @@ def configuration(folder: str) -> dict[str, Any]:
             "vocab_size": told.get("vocab_size"),
         },
         "search": {
+            "early_stopping": False,
             **{name: search[name] for name in _OPTIONS if search.get(name) is not None},
             "past_present_share_buffer": False,
         },
