@@ -221,10 +221,13 @@ class OneRow(Attention):
                             ]
                             self._add(height, width, place)
 
+                def rest(column: SSAValue, width: int, panel: Callable[[SSAValue, int], None] = panel) -> None:
+                    panel(in_wide + column, width)
+
                 if wide:
                     with code.loop(in_wide, 0, wide) as column:
                         panel(column, wide)
-                self.panels(columns - in_wide, lambda column, width, panel=panel: panel(in_wide + column, width))
+                self.panels(columns - in_wide, rest)
 
     def _add(self, height: int, width: int, place: list[SSAValue | Pointer]) -> None:
         """Add what some keys give to the results of `height` heads."""
