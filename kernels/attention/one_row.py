@@ -17,6 +17,8 @@ then the next block's keys, then, of short sequences, that one's values; behind 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from jitonnx.emit import types
 from jitonnx.emit.builder import KernelBuilder, Pointer, Variable, remainder, smaller
 from jitonnx.emit.mathematics import vecmath
