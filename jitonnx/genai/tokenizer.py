@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -121,16 +121,18 @@ class Tokenizer:
         template_str: str | None = None,
         tools: str | Sequence[Any] | None = None,
         add_generation_prompt: bool = True,
+        variables: Mapping[str, Any] | None = None,
     ) -> str:
         """The prompt that a chat's messages are.
 
-        messages, tools: lists of dicts, or JSON. template_str: a template of Jinja (default: the model's).
+        messages, tools: lists of dicts, or JSON. template_str: a template of Jinja (default: the model's). variables:
+        what the template may ask for besides, as `enable_thinking` (not in onnxruntime-genai).
         InvalidArgument for messages that the template refuses, and where there is no template; ImportError without the
         package `jinja2`.
         """
-        return self._known_templates().rendered(
-            template_str or None, _parsed(messages, "messages"), _parsed(tools or None, "tools"), add_generation_prompt
-        )
+        given = {"messages": _parsed(messages, "messages"), "tools": _parsed(tools or None, "tools")}
+        given["add_generation_prompt"] = add_generation_prompt
+        return self._known_templates().rendered(template_str or None, {**(variables or {}), **given})
 
     @property
     def has_chat_template(self) -> bool:
@@ -265,10 +267,10 @@ class _Templates:
         """The template of chats with tools."""
         return self._named.get("tool_use") or self.default
 
-    def rendered(self, template: str | None, messages: Any, tools: Any, add_generation_prompt: bool) -> str:
-        """The prompt."""
+    def rendered(self, template: str | None, given: Mapping[str, Any]) -> str:
+        """The prompt. given: variables of the template."""
         sandbox = needed("jinja2.sandbox", "a chat template")
-        text = template or (self.of_tools if tools else self.default)
+        text = template or (self.of_tools if given["tools"] else self.default)
         if text is None:
             raise InvalidArgument(
                 f"{self._folder} has no chat template ({_TEMPLATE}, or chat_template in {_CONFIG}): give one as "
@@ -285,9 +287,7 @@ class _Templates:
             if name.endswith("_token") and isinstance(value, str | dict)
         }
         try:
-            made: str = environment.from_string(text).render(
-                messages=messages, tools=tools, add_generation_prompt=add_generation_prompt, **tokens
-            )
+            made: str = environment.from_string(text).render({**tokens, **given})
         except Exception as error:  # also what operators of Python raise, as a text and None are added
             raise InvalidArgument(f"the chat template refuses the messages: {error}") from error
         return made

@@ -23,7 +23,10 @@ _PENALTIES = ("presence_penalty", "frequency_penalty")
 _COUNTS = ("max_completion_tokens", "max_tokens", "n", "seed", "top_k")
 _OTHERS = ("logit_bias", "logprobs", "stop", "stream", "stream_options")
 _COMMON = (*_NUMBERS, *_PENALTIES, *_COUNTS, *_OTHERS)
-_OF_CHATS = ("messages", "parallel_tool_calls", "response_format", "tool_choice", "tools", "top_logprobs")
+_OF_CHATS = (
+    *("chat_template_kwargs", "messages", "parallel_tool_calls", "response_format"),
+    *("tool_choice", "tools", "top_logprobs"),
+)
 _DEFAULTS: dict[str, tuple[Any, ...]] = {
     "best_of": (1,),
     "echo": (False,),
@@ -127,7 +130,8 @@ def read_chat(model: LanguageModel, body: Body) -> Asked:
     if not messages:
         raise ApiError(400, "messages are empty: one at least is needed", param="messages")
     tools, needed = _tools(body)
-    text = model.tokenizer.apply_chat_template(messages, tools=tools)
+    variables = body.get("chat_template_kwargs", dict, "an object")
+    text = model.tokenizer.apply_chat_template(messages, tools=tools, variables=variables)
     asked = _common(body, [model.tokenizer.encode_with(text, add_special_tokens=False)])
     asked.guidance = _guidance(body.get("response_format", dict, "an object"))
     if tools:
@@ -249,7 +253,13 @@ def _message(given: Any) -> dict[str, Any]:
         content = ""
     if not isinstance(content, str):
         raise ApiError(400, f"a message has the content {_short(content)}: a text is needed", param="messages")
-    return {**given, "content": content, **({"tool_calls": [_call(one) for one in calls]} if calls else {})}
+    role = "system" if given["role"] == "developer" else given["role"]  # as templates know it
+    return {
+        **given,
+        "role": role,
+        "content": content,
+        **({"tool_calls": [_call(one) for one in calls]} if calls else {}),
+    }
 
 
 def _call(given: Any) -> dict[str, Any]:

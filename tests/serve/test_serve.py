@@ -76,10 +76,11 @@ def client(address: str) -> Any:
 
 def test_chats(model: ours.LanguageModel, client: Any) -> None:
     messages = [
-        {"role": "system", "content": "be short"},
+        {"role": "developer", "content": "be short"},
         {"role": "user", "content": [{"type": "text", "text": "hi"}]},
     ]
     made = client.chat.completions.create(model=NAME, messages=messages, max_tokens=9)
+    messages[0]["role"] = "system"
     flat = [messages[0], {"role": "user", "content": "hi"}]
     assert made.choices[0].message.content == model.generate(flat, max_new_tokens=9)  # type: ignore[arg-type]
     assert made.choices[0].message.role == "assistant" and made.choices[0].finish_reason == "length"
@@ -210,7 +211,7 @@ def with_tools(language_model: ModelProto, tmp_path_factory: pytest.TempPathFact
     config = json.loads((folder / "tokenizer_config.json").read_text())
     calls = "{% for call in message.tool_calls or [] %}<tool_call>{{ call.function.arguments.city }}{% endfor %}"
     config["chat_template"] = (
-        "{% for tool in tools or [] %}{{ tool.function.name }}{% endfor %}"
+        "{{ more }}{% for tool in tools or [] %}{{ tool.function.name }}{% endfor %}"
         "{% for message in messages %}<|{{ message.role }}|>{{ message.content }}" + calls + "{% endfor %}"
     )
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
@@ -233,6 +234,10 @@ def test_calls_of_tools(with_tools: Any) -> None:
         assert pieces[-1].choices[0].finish_reason == "tool_calls"
     # The model, which knows of no tools, is free to answer otherwise; results of calls are a part of the chat.
     result = {"role": "tool", "tool_call_id": call.id, "content": "9"}
+    told = with_tools.chat.completions.create(
+        model=NAME, messages=HELLO, max_tokens=1, extra_body={"chat_template_kwargs": {"more": "hello " * 20}}
+    )
+    assert told.usage.prompt_tokens > 20
     options["messages"] = [*HELLO, made.message.model_dump(exclude_none=True), result]
     for choice in ("auto", "none"):
         made = with_tools.chat.completions.create(tool_choice=choice, **options).choices[0]
