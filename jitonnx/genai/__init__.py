@@ -21,13 +21,16 @@ and above it a shorter way:
 Tokenizers need the package `tokenizers`, chat templates `jinja2`: both come with the extra `jitonnx[genai]`.
 """
 
+from jitonnx.genai.audio import Audios
 from jitonnx.genai.config import Config
 from jitonnx.genai.engine import Engine, Request
 from jitonnx.genai.generator import Generator, GeneratorParams
 from jitonnx.genai.language_model import LanguageModel, Usage, load
 from jitonnx.genai.model import Adapters, Model
+from jitonnx.genai.multimodal import MultiModalProcessor
 from jitonnx.genai.tensors import NamedTensors, Tensor
 from jitonnx.genai.tokenizer import Tokenizer, TokenizerStream
+from jitonnx.genai.transcription import Segment, Transcript
 from jitonnx.genai.turns import (
     EngineCapabilities,
     EngineErrorCode,
@@ -40,10 +43,8 @@ from jitonnx.genai.turns import (
     TurnUsage,
 )
 from jitonnx.genai.unsupported import (
-    Audios,
     Images,
     MtpGenerator,
-    MultiModalProcessor,
     StreamingProcessor,
     disable_telemetry_events,
     enable_telemetry_events,
@@ -84,10 +85,12 @@ __all__ = [
     "NamedTensors",
     "Request",
     "RequestOptions",
+    "Segment",
     "StreamingProcessor",
     "Tensor",
     "Tokenizer",
     "TokenizerStream",
+    "Transcript",
     "TurnOptions",
     "TurnUsage",
     "Usage",

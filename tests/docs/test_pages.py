@@ -25,6 +25,8 @@ from docs.examples.train_digits import training_model
 from jitonnx.tools.cli import main
 from jitonnx.tools.demo import model_path
 from tests.genai.folders import SHAPE, write_folder
+from tests.genai.test_speech import tone, wav
+from tests.genai.whisper import write_builders
 from tests.serve.test_serve import NAME as SERVED
 from tests.serve.test_serve import served
 
@@ -162,6 +164,8 @@ def test_the_first_hour(folder: Path) -> None:
 
 def test_language_models(folder: Path) -> None:
     write_folder(folder / "folder", decoder(SHAPE))
+    write_builders(folder / "whisper")
+    (folder / "speech.wav").write_bytes(wav(tone(2.0)))
     with served(jitonnx.genai.load("folder")) as address:
         page = [
             (language, text.replace("http://127.0.0.1:8000", address).replace('"FOLDER"', f'"{SERVED}"'))
