@@ -21,15 +21,18 @@ and above it a shorter way:
 Tokenizers need the package `tokenizers`, chat templates `jinja2`: both come with the extra `jitonnx[genai]`.
 """
 
+from jitonnx.genai.audio import Audios
 from jitonnx.genai.config import Config
 from jitonnx.genai.embedder import Embedder
 from jitonnx.genai.engine import Engine, Request
 from jitonnx.genai.generator import Generator, GeneratorParams
 from jitonnx.genai.language_model import LanguageModel, Usage, load
 from jitonnx.genai.model import Adapters, Model
+from jitonnx.genai.multimodal import MultiModalProcessor
 from jitonnx.genai.reranker import Reranker
 from jitonnx.genai.tensors import NamedTensors, Tensor
 from jitonnx.genai.tokenizer import Tokenizer, TokenizerStream
+from jitonnx.genai.transcription import Segment, Transcript
 from jitonnx.genai.turns import (
     EngineCapabilities,
     EngineErrorCode,
@@ -42,10 +45,8 @@ from jitonnx.genai.turns import (
     TurnUsage,
 )
 from jitonnx.genai.unsupported import (
-    Audios,
     Images,
     MtpGenerator,
-    MultiModalProcessor,
     StreamingProcessor,
     disable_telemetry_events,
     enable_telemetry_events,
@@ -88,10 +89,12 @@ __all__ = [
     "Request",
     "RequestOptions",
     "Reranker",
+    "Segment",
     "StreamingProcessor",
     "Tensor",
     "Tokenizer",
     "TokenizerStream",
+    "Transcript",
     "TurnOptions",
     "TurnUsage",
     "Usage",

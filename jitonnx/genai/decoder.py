@@ -53,7 +53,7 @@ class Decoder:
         presents = {slot.present for slot in self.slots}
         self.others = [name for name in outputs if name != self.logits and name not in presents]
         """Outputs that are neither logits nor caches."""
-        self.types = {name: _dtype(name, one.type) for name, one in (inputs | outputs).items()}
+        self.types = {name: dtype_of(name, one.type) for name, one in (inputs | outputs).items()}
         self.batch_axes = {name: axis for name, one in (inputs | outputs).items() for axis in _batch_axis(one, batch)}
         """The axes of sequences, of inputs and outputs that have one."""
         self.ranks = {name: len(one.shape) for name, one in inputs.items()}
@@ -109,7 +109,8 @@ def _named(config: Config, side: str, key: str, entries: Mapping[str, Any], *, i
     return ""
 
 
-def _dtype(name: str, text: str) -> DType:
+def dtype_of(name: str, text: str) -> DType:
+    """The type of an input's or output's elements. InvalidArgument for what is no tensor."""
     if text not in _TEXTS:
         raise InvalidArgument(f"{name!r} is {text}: inputs and outputs of a decoder are tensors")
     return _TEXTS[text]

@@ -12,6 +12,7 @@ from jitonnx.api.options import RunOptions
 from jitonnx.errors import InvalidArgument
 from jitonnx.genai.beams import Beams, GenaiBeams
 from jitonnx.genai.decoder import Steps
+from jitonnx.genai.encoder import FEATURES
 from jitonnx.genai.guidance import Guide, check_kind
 from jitonnx.genai.model import Adapters, Model
 from jitonnx.genai.search import Random, SearchOptions, choose, penalise
@@ -383,8 +384,19 @@ class Generator:
     # ------------------------------------------------------------ more
 
     def set_model_input(self, name: str, value: np.ndarray) -> None:
-        """Set an input of the model that is neither tokens nor a cache. InvalidArgument for an unknown one."""
-        self._steps.set_extra(name, np.asarray(value))
+        """Set an input of the model that is neither tokens nor a cache: of audio (`audio_features`) what its encoder
+        makes. InvalidArgument for an unknown one."""
+        encoder, array = self.model.encoder, np.asarray(value)
+        if encoder is None or not encoder.features or name not in (FEATURES, encoder.features):
+            self._steps.set_extra(name, array)
+            return
+        if len(array) != self.options.batch_size:
+            raise InvalidArgument(
+                f"{name} has shape {list(array.shape)}, and batch_size is {self.options.batch_size}: set it to "
+                "the number of sounds"
+            )
+        for extra, given in encoder.listen(array).items():
+            self._steps.set_extra(extra, given)
 
     def set_inputs(self, inputs: NamedTensors) -> None:
         """Set inputs by names; `input_ids` are appended. InvalidArgument as `set_model_input`."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from jitonnx import errors
 from jitonnx.errors import InvalidArgument
+from jitonnx.genai.audio import Source
 from jitonnx.genai.beams import TransformersBeams
 from jitonnx.genai.cache_type import TEXT, CacheType
 from jitonnx.genai.config import Config
@@ -22,6 +23,7 @@ from jitonnx.genai.model import Model
 from jitonnx.genai.speculation import check_draft
 from jitonnx.genai.stops import Stops
 from jitonnx.genai.tokenizer import Tokenizer
+from jitonnx.genai.transcription import Transcriber, Transcript
 
 _LOOKED_UP = 2
 """Tokens that a prompt is looked through for."""
@@ -91,6 +93,7 @@ class LanguageModel:
         """That of the last answer, while nobody uses it."""
         self._lock = threading.Lock()
         """Held while one takes it."""
+        self._transcriber: Transcriber | None = None
 
     @overload
     def generate(
@@ -173,6 +176,10 @@ class LanguageModel:
 
         InvalidArgument for a prompt without tokens, or too long for the model, and for options that make no sense.
         """
+        if self.model.encoder is not None and self.model.encoder.features:
+            raise InvalidArgument(
+                f"{self.model.config.folder} has a model of speech ({self.model.type}): use transcribe"
+            )
         if isinstance(prompt, str):
             tokens = self.tokenizer.encode_with(prompt, add_special_tokens=True)
         else:
@@ -206,6 +213,31 @@ class LanguageModel:
         answer = self._best if params.options.num_beams > 1 else self._pieces
         pieces = _until(answer(params, tokens), stops)
         return pieces if stream else "".join(pieces)
+
+    def transcribe(
+        self,
+        audio: Source,
+        *,
+        language: str | None = None,
+        task: str = "transcribe",
+        timestamps: bool = False,
+        max_new_tokens: int | None = None,
+    ) -> Transcript:
+        """What is said in audio, by a model of speech (Whisper).
+
+        audio: a file's path, what a file holds, or samples at 16 kHz, floating-point. language: its code, as "en";
+        None: the model says which it is. task: "translate" for English. timestamps: have segments with the seconds at
+        which they begin and end. Audio of more than 30 s is read in windows, each of which begins at the last timestamp
+        of the one before, so segments have their seconds anyhow. max_new_tokens: of a window (default: until it ends).
+
+        InvalidArgument for a model that takes no audio, for what is no audio, and for a language or a task that the
+        model does not know; ImportError for a form or a rate of audio that a package is needed for.
+        """
+        if self._transcriber is None:
+            self._transcriber = Transcriber(self.model, self.tokenizer)
+        return self._transcriber.transcript(
+            audio, language=language, task=task, timestamps=timestamps, max_new_tokens=max_new_tokens
+        )
 
     def embed(self, tokens: np.ndarray) -> np.ndarray:
         """What the model makes of tokens, int32 [tokens], a vector of length 1, float32 [size]: its last hidden state.

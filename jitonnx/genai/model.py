@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,11 +21,16 @@ from jitonnx.genai.decoder import Decoder, Steps
 from jitonnx.genai.encoder import Encoder
 from jitonnx.genai.last_logits import LARGEST_BYTES, with_last_logits
 
+if TYPE_CHECKING:
+    from jitonnx.genai.multimodal import MultiModalProcessor
+
 _NUMBERS = ("intra_op_num_threads", "inter_op_num_threads", "log_severity_level", "log_verbosity_level")
 _FLAGS = ("enable_cpu_mem_arena", "enable_mem_pattern")
 """Options of sessions that a configuration may tell: numbers, and true or false."""
 _PARTS = ("encoder", "embedding", "vision", "speech", "joiner", "draft")
 """Models that a folder may have beside its decoder."""
+_SPEECH = ("whisper",)
+"""Types of models whose encoder is one of audio."""
 
 _Rewrite = Callable[[bytes], bytes | None]
 """What makes another model of one, or None where it is to stay."""
@@ -46,15 +51,15 @@ class Model:
         onnxruntime-genai.)
 
         NoSuchFile for files that are not there, InvalidArgument for a configuration that does not fit the model,
-        NotImplemented for models of several parts (images, speech, encoders and decoders)."""
+        NotImplemented for models of several parts but encoders and decoders of text or speech."""
         self.config = config = source if isinstance(source, Config) else Config(source)
         for part in _PARTS:
-            if part == "encoder" and config.source == optimum.FILE:
+            if part == "encoder" and (config.source == optimum.FILE or config.text("model", "type") in _SPEECH):
                 continue
             if config.get("model", part, "filename"):
                 raise errors.NotImplemented(
-                    f"{config.folder} has model.{part} beside the decoder: models of images, speech or with an encoder "
-                    "are not supported, those of text with a decoder alone are"
+                    f"{config.folder} has model.{part} beside the decoder, and is {config.text('model', 'type')!r}: of "
+                    f"models of several parts those of speech are supported ({', '.join(_SPEECH)})"
                 )
         if config.get("model", "decoder", "pipeline"):
             raise errors.NotImplemented(
@@ -99,13 +104,19 @@ class Model:
         """InvalidArgument for tokens that the model does not have. (Not in onnxruntime-genai.)"""
         check_tokens(tokens, self.decoder.vocabulary)
 
-    def create_multimodal_processor(self) -> Any:
-        """NotImplemented, always."""
-        raise errors.NotImplemented("models of images and audio are not supported: use Tokenizer for text")
+    def create_multimodal_processor(self) -> MultiModalProcessor:
+        """What makes inputs of prompts with audio. NotImplemented for models that take text alone; errors of
+        `Tokenizer`, and of what the folder says of audio."""
+        from jitonnx.genai.processors import processor_of
+
+        return processor_of(self)
 
     def create_streaming_processor(self) -> Any:
         """NotImplemented, always."""
-        raise errors.NotImplemented("models of speech are not supported: use Tokenizer for text")
+        raise errors.NotImplemented(
+            "models that take audio as it comes (nemotron_speech) are not supported: those of whole sounds are, by "
+            "create_multimodal_processor"
+        )
 
     def _session(self, part: str, key: str, rewrites: Sequence[_Rewrite] = ()) -> InferenceSession:
         """A session of a file that the configuration names in a section. rewrites: what makes another model of it, or

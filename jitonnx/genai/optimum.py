@@ -23,7 +23,14 @@ _SEARCH = "generation_config.json"
 _FILES = ("decoder_model_merged.onnx", "decoder_with_past_model.onnx", "model.onnx")
 """Decoders with caches, the best first."""
 _PLACES = ("", "onnx")
-_LENGTHS = ("max_position_embeddings", "n_positions", "n_ctx", "max_sequence_length", "seq_length")
+_LENGTHS = (
+    "max_target_positions",
+    "max_position_embeddings",
+    "n_positions",
+    "n_ctx",
+    "max_sequence_length",
+    "seq_length",
+)
 _RELATIVE = 4096
 """The most tokens of models whose positions are relative (T5), which have no end of their own."""
 _OPTIONS = (
@@ -58,12 +65,13 @@ def configuration(folder: str) -> dict[str, Any]:
         length = _RELATIVE
     if length is None:
         raise InvalidArgument(f"{folder}/{FILE} does not tell the most tokens: {' or '.join(_LENGTHS)} is needed")
-    heads, width = _number(told, "num_attention_heads", "n_head"), _number(told, "hidden_size", "n_embd")
+    heads = _number(told, "num_attention_heads", "n_head", "decoder_attention_heads")
+    width = _number(told, "hidden_size", "n_embd", "d_model")
     size = _number(told, "head_dim") or (width // heads if width and heads else 0)
     decoder: dict[str, Any] = {
         "filename": _decoder(folder),
         "head_size": size,
-        "num_key_value_heads": _number(told, "num_key_value_heads", "num_attention_heads", "n_head"),
+        "num_key_value_heads": _number(told, "num_key_value_heads") or heads,
     }
     more: dict[str, Any] = {}
     if told.get("is_encoder_decoder"):
@@ -89,6 +97,8 @@ def configuration(folder: str) -> dict[str, Any]:
             "early_stopping": False,
             **{name: search[name] for name in _OPTIONS if search.get(name) is not None},
             "past_present_share_buffer": False,
+            # What PyTorch's tracing saw of a step with caches was one token: of several each would see those behind it.
+            **({"chunk_size": 1} if told.get("is_encoder_decoder") else {}),
         },
     }
 

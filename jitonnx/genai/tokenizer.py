@@ -114,6 +114,11 @@ class Tokenizer:
             raise InvalidArgument(f"the tokenizer has no token {text!r}")
         return found
 
+    def tokens(self) -> dict[str, int]:
+        """All tokens, by their texts. (Not in onnxruntime-genai.)"""
+        found: dict[str, int] = self._inner.get_vocab(with_added_tokens=True)
+        return found
+
     def apply_chat_template(
         self,
         messages: str | Sequence[Any],

@@ -33,22 +33,10 @@ class Images(_Refused):
     what = "models of images are not supported"
 
 
-class Audios(_Refused):
-    """Audio of a prompt."""
-
-    what = "models of speech are not supported"
-
-
-class MultiModalProcessor(_Refused):
-    """Prompts with images and audio."""
-
-    what = "models of images and speech are not supported"
-
-
 class StreamingProcessor(_Refused):
     """Audio as it comes."""
 
-    what = "models of speech are not supported"
+    what = "models that take audio as it comes (nemotron_speech) are not supported, those of whole sounds are"
 
 
 class MtpGenerator(_Refused):

@@ -26,6 +26,8 @@ from jitonnx.tools.cli import main
 from jitonnx.tools.demo import model_path
 from tests.genai.encoders import write_encoder
 from tests.genai.folders import SHAPE, write_folder
+from tests.genai.test_speech import tone, wav
+from tests.genai.whisper import write_builders
 from tests.serve.test_serve import NAME as SERVED
 from tests.serve.test_serve import served
 
@@ -165,6 +167,8 @@ def test_language_models(folder: Path) -> None:
     write_folder(folder / "folder", decoder(SHAPE))
     write_encoder(folder / "embedder")
     write_encoder(folder / "reranker", classes=1)
+    write_builders(folder / "whisper")
+    (folder / "speech.wav").write_bytes(wav(tone(2.0)))
     with served(jitonnx.genai.load("folder")) as address:
         page = [
             (language, text.replace("http://127.0.0.1:8000", address).replace('"FOLDER"', f'"{SERVED}"'))

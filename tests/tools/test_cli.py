@@ -174,7 +174,7 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert call(capsys, "--version") == f"jitonnx {jitonnx.__version__}\n"
     assert main([]) == 1
     out = capsys.readouterr().out
-    for command in ("demo", "run", "chat", "export", "explain", "bench", "profile", "cache"):
+    for command in ("demo", "run", "chat", "transcribe", "export", "explain", "bench", "profile", "cache"):
         assert re.search(rf"^ +{command} ", out, re.MULTILINE)
 
 

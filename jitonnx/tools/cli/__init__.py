@@ -26,10 +26,11 @@ from jitonnx.tools.cli import (
     profile,
     run,
     serve,
+    transcribe,
 )
 
 COMMANDS = (
-    *(demo, run, chat, serve, map, info, check, diff, compile, optimize, export),
+    *(demo, run, chat, transcribe, serve, map, info, check, diff, compile, optimize, export),
     *(explain, debug, bench, profile, exec, cache),
 )
 """Modules with `add(subparsers)`, which sets the function to call as `command`; it may give an exit status."""

@@ -1,0 +1,21 @@
+"""Which models there are processors for, by the type that the configuration names."""
+
+from __future__ import annotations
+
+from jitonnx import errors
+from jitonnx.genai.model import Model
+from jitonnx.genai.multimodal import MultiModalProcessor
+from jitonnx.genai.speech import SpeechProcessor
+
+PROCESSORS: dict[str, type[MultiModalProcessor]] = {"whisper": SpeechProcessor}
+
+
+def processor_of(model: Model) -> MultiModalProcessor:
+    """The processor of a model. NotImplemented for one of another type."""
+    kind = PROCESSORS.get(model.type)
+    if kind is None:
+        raise errors.NotImplemented(
+            f"the model is {model.type!r} ({model.config.name('model', 'type')}), and processors are there for "
+            f"{', '.join(PROCESSORS)}: use Tokenizer for text"
+        )
+    return kind(model)
