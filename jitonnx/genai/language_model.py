@@ -176,7 +176,7 @@ class LanguageModel:
 
         InvalidArgument for a prompt without tokens, or too long for the model, and for options that make no sense.
         """
-        if self.model.encoder is not None and self.model.encoder.features:
+        if self.is_speech:
             raise InvalidArgument(
                 f"{self.model.config.folder} has a model of speech ({self.model.type}): use transcribe"
             )
@@ -213,6 +213,11 @@ class LanguageModel:
         answer = self._best if params.options.num_beams > 1 else self._pieces
         pieces = _until(answer(params, tokens), stops)
         return pieces if stream else "".join(pieces)
+
+    @property
+    def is_speech(self) -> bool:
+        """Whether it is a model of speech, which transcribes audio, and generates nothing from text."""
+        return self.model.encoder is not None and bool(self.model.encoder.features)
 
     def transcribe(
         self,

@@ -37,6 +37,8 @@ class Transcript:
     """Those that have text: by timestamps, or each window of 30 s where there are none."""
     tokens: list[int] = field(default_factory=list)
     """All that the model said, timestamps among them."""
+    seconds: float = 0.0
+    """Of the audio."""
 
     def __str__(self) -> str:
         return self.text
@@ -93,7 +95,7 @@ class Transcriber:
             if begin * self._frame_seconds >= seconds or begin >= features.shape[1]:
                 break
             window = self._listen(generator, features, begin)
-        return Transcript(self._text(heard), None if told is None else tokens.code(told), segments, said)
+        return Transcript(self._text(heard), None if told is None else tokens.code(told), segments, said, seconds)
 
     @property
     def _frame_seconds(self) -> float:

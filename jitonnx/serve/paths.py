@@ -40,12 +40,12 @@ class Paths:
 
     async def models(self, request: Request) -> Response:
         """GET /v1/models."""
-        self._check_key(request)
+        self.check_key(request)
         return JSONResponse({"object": "list", "data": [self._described()]})
 
     async def model_told(self, request: Request) -> Response:
         """GET /v1/models/NAME."""
-        self._check_key(request)
+        self.check_key(request)
         if request.path_params["name"] != self.name:
             raise ApiError(404, f"there is the model {self.name!r} alone", param="model", code="model_not_found")
         return JSONResponse(self._described())
@@ -56,17 +56,25 @@ class Paths:
 
     async def body(self, request: Request) -> Body:
         """The body of a request, for this model."""
-        self._check_key(request)
+        self.check_key(request)
         data = bytearray()
         async for piece in request.stream():
             data += piece
             if len(data) > LARGEST_BODY:
                 raise ApiError(413, f"the body is larger than {LARGEST_BODY} bytes")
         body = Body(bytes(data))
-        body.check_model(self.name)
+        self.check_model(body.get("model", str, "a model's name"))
         return body
 
-    def _check_key(self, request: Request) -> None:
+    def check_model(self, told: Any) -> None:
+        """Refuse another model than that of this name."""
+        if told not in (None, self.name):
+            raise ApiError(
+                404, f"the model {told!r} does not exist: there is {self.name!r}", param="model", code="model_not_found"
+            )
+
+    def check_key(self, request: Request) -> None:
+        """Refuse who has not the key, if there is one."""
         if self._api_key is not None:
             told = request.headers.get("authorization", "")
             if not hmac.compare_digest(told.encode(), f"Bearer {self._api_key}".encode()):

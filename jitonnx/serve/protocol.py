@@ -111,17 +111,6 @@ class Body:
             if name not in known and name not in _DEFAULTS and name not in _WITHOUT_EFFECT:
                 raise ApiError(400, f"{name} is no parameter", param=name, code="unknown_parameter")
 
-    def check_model(self, name: str) -> None:
-        """Refuse another model than that of this name."""
-        told = self.get("model", str, "a model's name")
-        if told not in (None, name):
-            raise ApiError(
-                404,
-                f"the model {_short(told)} does not exist: there is {name!r}",
-                param="model",
-                code="model_not_found",
-            )
-
 
 def read_chat(model: LanguageModel, body: Body) -> Asked:
     """What a body of /v1/chat/completions asks for."""

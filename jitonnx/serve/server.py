@@ -31,6 +31,11 @@ def application(
     """
     for package in _PACKAGES:
         needed(package, "a server", extra="serve")
+    if isinstance(model, LanguageModel) and model.is_speech:
+        from jitonnx.serve.transcriptions import TranscriptionService
+
+        needed("python_multipart", "a server of transcripts", extra="serve")
+        return TranscriptionService(model, name, api_key, most_waiting).application()
     if isinstance(model, LanguageModel):
         from jitonnx.serve.asgi import Service
 
@@ -43,14 +48,17 @@ def application(
 def loaded(
     folder: str | os.PathLike[str], threads: int | None, cache_type: str | None
 ) -> LanguageModel | Embedder | Reranker:
-    """The model of a folder: a language model's where it has genai_config.json, else an encoder's; one that classifies
-    texts, as its config.json says, ranks them."""
+    """The model of a folder: a language model's where it has genai_config.json, one of speech (Whisper), or an
+    encoder's; one that classifies texts, as its config.json says, ranks them."""
     place = os.path.join(folder, "config.json")
     if os.path.isfile(os.path.join(folder, FILE)) or not os.path.isfile(place):
         return load(folder, threads=threads, cache_type=cache_type)
     if cache_type is not None:
         raise InvalidArgument(f"the type of caches is one of language models, and {folder} has no {FILE}")
-    if any("ForSequenceClassification" in str(one) for one in read_object(place).get("architectures") or ()):
+    told = read_object(place)
+    if told.get("is_encoder_decoder"):
+        return load(folder, threads=threads)
+    if any("ForSequenceClassification" in str(one) for one in told.get("architectures") or ()):
         return Reranker(folder, threads=threads)
     return Embedder(folder, threads=threads)
 
