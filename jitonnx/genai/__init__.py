@@ -24,8 +24,10 @@ Tokenizers need the package `tokenizers`, chat templates `jinja2`: both come wit
 from jitonnx.genai.config import Config
 from jitonnx.genai.engine import Engine, Request
 from jitonnx.genai.generator import Generator, GeneratorParams
+from jitonnx.genai.images import Images
 from jitonnx.genai.language_model import LanguageModel, Usage, load
 from jitonnx.genai.model import Adapters, Model
+from jitonnx.genai.processors import MultiModalProcessor
 from jitonnx.genai.tensors import NamedTensors, Tensor
 from jitonnx.genai.tokenizer import Tokenizer, TokenizerStream
 from jitonnx.genai.turns import (
@@ -41,9 +43,7 @@ from jitonnx.genai.turns import (
 )
 from jitonnx.genai.unsupported import (
     Audios,
-    Images,
     MtpGenerator,
-    MultiModalProcessor,
     StreamingProcessor,
     disable_telemetry_events,
     enable_telemetry_events,

@@ -16,6 +16,7 @@ from jitonnx.genai.model import Adapters, Model
 from jitonnx.genai.search import Random, SearchOptions, choose, penalise
 from jitonnx.genai.speculation import Draft, Lookup, Proposer, Speculation, SpeculativeOptions, check, check_draft
 from jitonnx.genai.tensors import NamedTensors, Tensor
+from jitonnx.genai.vision import UNREAD
 
 _LEAST_COLUMNS = 128
 """The least columns of the memory for tokens."""
@@ -190,8 +191,11 @@ class Generator:
                 f"({self.options.max_length}): set max_length, up to the model's context_length "
                 f"({self.model.context_length}), or shorten the prompt"
             )
-        self.model.check_tokens(rows)
+        prompts = self._steps.prompts
+        self.model.check_tokens(rows, images=0 if prompts is None else prompts.placeholders)
         self._forget_ahead()
+        if prompts is not None:
+            prompts.append(rows[0], self._length)
         self._put(rows)
         self._next = rows[:, -1].astype(np.int32)
         self._ended[:] = False
@@ -201,6 +205,8 @@ class Generator:
             self._logits = self._read()
         except BaseException:  # Ctrl-C, too: the sequences are as they were
             self._length = max(self._length - count, 0)
+            if prompts is not None:
+                prompts.cut(self._length)
             raise
 
     def generate_next_token(self) -> None:
@@ -261,6 +267,8 @@ class Generator:
         self._forget_ahead()
         # The last token is read again, for its logits.
         self._steps.rewind(max(new_length - 1, 0))
+        if self._steps.prompts is not None:
+            self._steps.prompts.cut(new_length)
         for guide in self._guides:
             guide.rewind(self._length - new_length)
         self._length = new_length
@@ -312,16 +320,22 @@ class Generator:
     # ------------------------------------------------------------ more
 
     def set_model_input(self, name: str, value: np.ndarray) -> None:
-        """Set an input of the model that is neither tokens nor a cache. InvalidArgument for an unknown one."""
+        """Set an input of the model that is neither tokens nor a cache, or one of its vision model for the tokens that
+        are appended next. InvalidArgument for an unknown one."""
         self._steps.set_extra(name, np.asarray(value))
 
     def set_inputs(self, inputs: NamedTensors) -> None:
         """Set inputs by names; `input_ids` are appended. InvalidArgument as `set_model_input`."""
-        for name, value in inputs.items():
-            if name != "input_ids":
-                self.set_model_input(name, value.as_numpy())
-        if "input_ids" in inputs:
-            self.append_tokens(inputs["input_ids"])
+        try:
+            for name, value in inputs.items():
+                if name != "input_ids" and (name not in UNREAD or name in self.model.decoder.extras):
+                    self.set_model_input(name, value.as_numpy())
+            if "input_ids" in inputs:
+                self.append_tokens(inputs["input_ids"])
+        except BaseException:
+            if self._steps.prompts is not None:
+                self._steps.prompts.clear()
+            raise
 
     def set_active_adapter(self, adapters: Adapters, name: str) -> None:
         """Have runs use an adapter. InvalidArgument for an unknown one, and for another container of adapters."""

@@ -18,43 +18,49 @@ from jitonnx.genai.config import Config
 from jitonnx.genai.decoder import Decoder
 from jitonnx.genai.encoder import Encoder
 from jitonnx.genai.last_logits import LARGEST_BYTES, with_last_logits
+from jitonnx.genai.vision import Embedding, Parts, Vision
 
 _NUMBERS = ("intra_op_num_threads", "inter_op_num_threads", "log_severity_level", "log_verbosity_level")
 _FLAGS = ("enable_cpu_mem_arena", "enable_mem_pattern")
 """Options of sessions that a configuration may tell: numbers, and true or false."""
-_PARTS = ("encoder", "embedding", "vision", "speech", "joiner", "draft")
-"""Models that a folder may have beside its decoder."""
+_REFUSED = ("encoder", "speech", "joiner", "draft")
+"""Models that a folder may have beside its decoder, and that are not run."""
+_SPEECH_TOO = "phi4mm"
+"""The type that is read without its model of speech."""
 
 
 class Model:
-    """A decoder of a folder that onnxruntime-genai's model builder writes."""
+    """A decoder of a folder that onnxruntime-genai's model builder writes, and what it has beside it."""
 
     def __init__(self, source: Config | str | os.PathLike[str], *, last_logits: bool = False) -> None:
         """last_logits: of prompts, compute no logits but the last ones, as far as the model's form allows: `get_output`
         then has those alone. (Not in onnxruntime-genai.)
 
         NoSuchFile for files that are not there, InvalidArgument for a configuration that does not fit the model,
-        NotImplemented for models of several parts (images, speech, encoders and decoders)."""
+        NotImplemented for models of speech, and for those with an encoder or parts that are not known."""
         self.config = config = source if isinstance(source, Config) else Config(source)
-        for part in _PARTS:
+        for part in _REFUSED:
             if part == "encoder" and config.source == optimum.FILE:
+                continue
+            if part == "speech" and self.type == _SPEECH_TOO and config.get("model", "vision", "filename"):
                 continue
             if config.get("model", part, "filename"):
                 raise errors.NotImplemented(
-                    f"{config.folder} has model.{part} beside the decoder: models of images, speech or with an encoder "
-                    "are not supported, those of text with a decoder alone are"
+                    f"{config.folder} has model.{part} beside the decoder: models of speech or with an encoder are not "
+                    "supported, those of text, and of images and text, are"
                 )
-        if config.get("model", "decoder", "pipeline"):
-            raise errors.NotImplemented(
-                f"{config.folder} has model.decoder.pipeline: decoders in parts are not supported"
-            )
+        for part in ("decoder", "vision"):
+            if config.get("model", part, "pipeline"):
+                raise errors.NotImplemented(
+                    f"{config.folder} has model.{part}.pipeline: models in such parts are not supported"
+                )
         self.context_length = config.number("model", "context_length")
         """The most tokens of a sequence."""
         if self.context_length < 1:
             raise InvalidArgument(
                 f"{config.name('model', 'context_length')} is {self.context_length}: it is the most tokens there can be"
             )
-        self.decoder = Decoder(config, self._session("decoder", "filename", last_logits=last_logits))
+        self.decoder = Decoder(config, self._session("decoder", "filename", last_logits=last_logits), self._parts())
         self.encoder: Encoder | None = None
         """What reads the prompt, in models that have one. (Not in onnxruntime-genai.)"""
         if config.get("model", "encoder", "filename"):
@@ -80,22 +86,40 @@ class Model:
         """Always "CPU"."""
         return "CPU"
 
-    def check_tokens(self, tokens: np.ndarray) -> None:
-        """InvalidArgument for tokens that the model does not have. (Not in onnxruntime-genai.)"""
+    def check_tokens(self, tokens: np.ndarray, images: int = 0) -> None:
+        """InvalidArgument for tokens that the model does not have. images: how many are stood for by the numbers from
+        -1 down. (Not in onnxruntime-genai.)"""
         vocabulary = self.decoder.vocabulary
-        wrong = tokens[(tokens < 0) | (tokens >= vocabulary)]
+        wrong = tokens[(tokens < -images) | (tokens >= vocabulary)]
         if wrong.size:
             raise InvalidArgument(
                 f"token {wrong[0]} is none of the model's {vocabulary}: the tokenizer is another model's"
             )
 
     def create_multimodal_processor(self) -> Any:
-        """NotImplemented, always."""
-        raise errors.NotImplemented("models of images and audio are not supported: use Tokenizer for text")
+        """What makes a prompt with images the model's inputs. NotImplemented for a model of another type; ImportError
+        without the packages of `jitonnx[vision]`."""
+        from jitonnx.genai.processors import MultiModalProcessor
+
+        return MultiModalProcessor(self)
 
     def create_streaming_processor(self) -> Any:
         """NotImplemented, always."""
         raise errors.NotImplemented("models of speech are not supported: use Tokenizer for text")
+
+    def _parts(self) -> Parts | None:
+        """What makes rows of tokens and images, where the decoder reads these."""
+        config = self.config
+        has_vision = bool(config.get("model", "vision", "filename"))
+        if not config.get("model", "embedding", "filename"):
+            if has_vision:
+                raise InvalidArgument(
+                    f"{config.name('model', 'vision')} names a model, and model.embedding names none: it is needed to "
+                    "put images between tokens"
+                )
+            return None
+        vision = Vision(config, self._session("vision", "filename")) if has_vision else None
+        return Parts(config, Embedding(config, self._session("embedding", "filename")), vision)
 
     def _session(self, part: str, key: str, *, last_logits: bool = False) -> InferenceSession:
         """A session of a file that the configuration names in a section."""
@@ -112,7 +136,7 @@ class Model:
         if last_logits:
             given = self._rewritten(given)
         folder = os.path.dirname(path) if isinstance(given, bytes) else ""
-        return InferenceSession(given, self._options(folder), providers=["CPUExecutionProvider"])
+        return InferenceSession(given, self._options(part, folder), providers=["CPUExecutionProvider"])
 
     def _rewritten(self, given: str | bytes) -> str | bytes:
         """The model with the last logits alone, if it is small enough, without its weights, and has that form."""
@@ -124,12 +148,16 @@ class Model:
                 data = file.read()
         else:
             data = given
-        ids = self.config.text("model", "decoder", "inputs", "input_ids", default="input_ids")
+        key = "inputs_embeds" if self.config.get("model", "embedding", "filename") else "input_ids"
+        ids = self.config.text("model", "decoder", "inputs", key, default=key)
         logits = self.config.text("model", "decoder", "outputs", "logits", default="logits")
         return with_last_logits(data, ids, logits) or given
 
-    def _options(self, folder: str) -> SessionOptions:
-        options, config, path = SessionOptions(), self.config, ("model", "decoder", "session_options")
+    def _options(self, part: str, folder: str) -> SessionOptions:
+        """The options of a part, or the decoder's where it has none of its own."""
+        options, config, path = SessionOptions(), self.config, ("model", part, "session_options")
+        if config.get(*path) is None:
+            path = ("model", "decoder", "session_options")
         told = config.section(*path)
         for name in _NUMBERS:
             if told.get(name) is not None:
@@ -145,7 +173,7 @@ class Model:
         others = [name for name in config.providers() if name.lower() not in ("cpu", "cpuexecutionprovider")]
         if others:
             raise InvalidArgument(
-                f"{config.name(*path, 'provider_options')} asks for {', '.join(others)}: jitonnx runs on CPUs; "
+                f"{config.name('model', 'decoder', 'session_options', 'provider_options')} asks for {', '.join(others)}: jitonnx runs on CPUs; "
                 "Config.clear_providers() leaves the others out, if the model is one for CPUs"
             )
         if folder:  # of a model in memory

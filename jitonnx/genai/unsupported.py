@@ -27,22 +27,10 @@ class _Refused:
         return cls()
 
 
-class Images(_Refused):
-    """Images of a prompt."""
-
-    what = "models of images are not supported"
-
-
 class Audios(_Refused):
     """Audio of a prompt."""
 
     what = "models of speech are not supported"
-
-
-class MultiModalProcessor(_Refused):
-    """Prompts with images and audio."""
-
-    what = "models of images and speech are not supported"
 
 
 class StreamingProcessor(_Refused):
