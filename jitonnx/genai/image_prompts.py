@@ -8,13 +8,12 @@ from __future__ import annotations
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from jitonnx.errors import InvalidArgument
-from jitonnx.genai.images import ImageProcessor, Images, outputs
+from jitonnx.genai.images import ImageProcessor, Images
 from jitonnx.genai.tensors import NamedTensors, Tensor
 from jitonnx.genai.vision import GRID, MASK, PIXELS, SIZES, Vision
 
@@ -43,8 +42,7 @@ class ImagePrompts(ABC):
         self._tokenizer = tokenizer
         self._config = config
         name = config.text("model", "vision", "config_filename", default="processor_config.json")
-        self._place = os.path.join(config.folder, name)
-        self._process = ImageProcessor(self._place)
+        self._process = ImageProcessor(os.path.join(config.folder, name))
 
     @staticmethod
     def mark(number: int) -> str:
@@ -54,9 +52,6 @@ class ImagePrompts(ABC):
     @abstractmethod
     def read(self, prompt: str, images: Images | None) -> NamedTensors:
         """The inputs, `input_ids` int32 [1, tokens] among them. InvalidArgument for images that do not fit the text."""
-
-    def _outputs(self, images: Images, names: Sequence[str]) -> dict[str, np.ndarray]:
-        return outputs(self._process(images, len(names)), names, self._place)
 
     def _typed(self, name: str, array: np.ndarray) -> np.ndarray:
         """An array as the vision model takes it."""
@@ -82,7 +77,7 @@ class Gemma3Prompts(ImagePrompts):
 
     def read(self, prompt: str, images: Images | None) -> NamedTensors:
         """Inputs with `pixel_values` [images, 3, height, width] and `token_type_ids`, 1 where an image is."""
-        made = self._outputs(images, [PIXELS]) if images is not None else {}
+        made = self._process(images, [PIXELS]) if images is not None else {}
         count = len(images) if images is not None else 0
         text = prompt or " ".join([self._MARK] * count)
         self._check(text.count(self._MARK), count, self._MARK)
@@ -112,7 +107,7 @@ class Phi3Prompts(ImagePrompts):
     def read(self, prompt: str, images: Images | None) -> NamedTensors:
         """Inputs with `pixel_values` [images, crops, 3, 336, 336] and `image_sizes` [images, 2]."""
         names = (PIXELS, SIZES, _COUNTS)
-        made = self._outputs(images, names) if images is not None else {}
+        made = self._process(images, names) if images is not None else {}
         counts = made[_COUNTS].reshape(-1).tolist() if made else []
         numbers = [int(number) for number in _NUMBERED.findall(prompt)]
         if len(set(numbers)) != len(counts) or any(not 1 <= number <= len(counts) for number in numbers):
@@ -151,7 +146,7 @@ class Phi4Prompts(ImagePrompts):
     def read(self, prompt: str, images: Images | None) -> NamedTensors:
         """Inputs with `pixel_values`, `image_sizes` [images, 2] and `image_attention_mask`."""
         names = (PIXELS, SIZES, MASK, _COUNTS)
-        made = self._outputs(images, names) if images is not None else {}
+        made = self._process(images, names) if images is not None else {}
         counts = made[_COUNTS].reshape(-1) if made else np.zeros(0, np.int64)
         ids = self._tokenizer.encode(_NUMBERED.sub(self._MARK, prompt))
         is_mark = ids == self._tokenizer.to_token_id(self._MARK)
@@ -181,7 +176,7 @@ class QwenPrompts(ImagePrompts):
         """Inputs with `pixel_values` [patches of all images, numbers of a patch] and `image_grid_thw` [images, 3]."""
         count = len(images) if images is not None else 0
         # Images of different sizes cannot be had together.
-        each = [self._outputs(Images([file]), [PIXELS, GRID]) for file in (images.files if images is not None else ())]
+        each = self._process.each(images, [PIXELS, GRID]) if images is not None else []
         grids = np.concatenate([np.zeros((0, 3), np.int64), *(one[GRID].reshape(-1, 3) for one in each)])
         square = self._config.number("model", "vision", "spatial_merge_size", default=2) ** 2
         sizes = (grids.prod(1) // square).tolist()

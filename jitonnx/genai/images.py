@@ -7,16 +7,20 @@ Pillow reads each file before, and writes those that they do not know as PNG.
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import io
+import json
+import math
 import os
 import tempfile
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from jitonnx.errors import Fail, InvalidArgument, NoSuchFile
+from jitonnx.errors import InvalidArgument, NoSuchFile
 from jitonnx.genai.config import read_object
 from jitonnx.genai.extras import needed
 
@@ -24,6 +28,8 @@ EXTRA = "vision"
 
 _MOST_SIDE, _MOST_PIXELS = 16384, 100_000_000
 """The largest images that onnxruntime-extensions decodes."""
+_NARROWEST = 200
+"""Images whose sides differ by more cannot be cut into patches."""
 _PASSED_ON = {("PNG", mode) for mode in ("1", "L", "LA", "P", "RGB", "RGBA")} | {("JPEG", "RGB")}
 """Formats and modes that it decodes."""
 
@@ -31,9 +37,9 @@ _PASSED_ON = {("PNG", mode) for mode in ("1", "L", "LA", "P", "RGB", "RGBA")} | 
 class Images:
     """Images, as files hold them, that can be decoded."""
 
-    def __init__(self, files: Sequence[bytes]) -> None:
-        self.files = list(files)
-        """Files of PNG or JPEG. (Not in onnxruntime-genai.)"""
+    def __init__(self, files: Sequence[bytes], sizes: Sequence[tuple[int, int]]) -> None:
+        self.files, self.sizes = list(files), list(sizes)
+        """Files of PNG or JPEG, and their widths and heights. (Not in onnxruntime-genai.)"""
 
     def __len__(self) -> int:
         return len(self.files)
@@ -53,7 +59,8 @@ class Images:
     def of(cls, images: Sequence[Any]) -> Images:
         """Images of paths, files' contents, images of Pillow's, and uint8 [height, width], [height, width, 1, 3 or 4],
         the channels being red, green, blue and opacity. As `open`. (Not in onnxruntime-genai.)"""
-        return cls([_file(one, f"image {number}") for number, one in enumerate(images)])
+        made = [_file(one, f"image {number}") for number, one in enumerate(images)]
+        return cls([file for file, _ in made], [size for _, size in made])
 
 
 def _given(images: Sequence[Any], kinds: tuple[type, ...], what: str) -> Sequence[Any]:
@@ -65,11 +72,11 @@ def _given(images: Sequence[Any], kinds: tuple[type, ...], what: str) -> Sequenc
     return images
 
 
-def _file(image: Any, name: str) -> bytes:
-    """A file of PNG or JPEG with an image. name: what errors call it."""
+def _file(image: Any, name: str) -> tuple[bytes, tuple[int, int]]:
+    """A file of PNG or JPEG with an image, and its width and height. name: what errors call it."""
     pillow = needed("PIL.Image", "an image", extra=EXTRA)
     if isinstance(image, pillow.Image):
-        return _as_png(image)
+        return _as_png(image), image.size
     if isinstance(image, np.ndarray):
         shape = image.shape
         if image.dtype != np.uint8 or len(shape) not in (2, 3) or shape[2:] not in ((), (1,), (3,), (4,)) or 0 in shape:
@@ -77,7 +84,7 @@ def _file(image: Any, name: str) -> bytes:
                 f"{name} is {image.dtype} of shape {list(shape)}: uint8 [height, width] is needed, or [height, width, "
                 "channels] with 1, 3 or 4 of them"
             )
-        return _as_png(pillow.fromarray(image[:, :, 0] if shape[2:] == (1,) else image))
+        return _as_png(pillow.fromarray(image[:, :, 0] if shape[2:] == (1,) else image)), (shape[1], shape[0])
     if isinstance(image, str | os.PathLike):
         place = os.fspath(image)
         if not os.path.isfile(place):
@@ -91,7 +98,7 @@ def _file(image: Any, name: str) -> bytes:
     return _decodable(data, name, pillow)
 
 
-def _decodable(data: bytes, name: str, pillow: Any) -> bytes:
+def _decodable(data: bytes, name: str, pillow: Any) -> tuple[bytes, tuple[int, int]]:
     """A file that decodes to its end, as it is or as PNG. InvalidArgument for one that does not."""
     try:
         with warnings.catch_warnings():
@@ -104,7 +111,8 @@ def _decodable(data: bytes, name: str, pillow: Any) -> bytes:
                         "all are read; give a smaller one"
                     )
                 image.load()
-                return data if (image.format, image.mode) in _PASSED_ON else _as_png(image)
+                kept = data if (image.format, image.mode) in _PASSED_ON else _as_png(image)
+                return kept, (width, height)
     except InvalidArgument:
         raise
     except Exception as error:  # decoders raise whatever a damaged file leads them to
@@ -130,51 +138,92 @@ class ImageProcessor:
         ImportError without the package `onnxruntime_extensions`."""
         if not os.path.isfile(place):
             raise NoSuchFile(f"{place} does not exist: it tells what is to be done with images")
-        self._place = place
-        section = read_object(place).get("processor")
+        self._place, self._config = place, read_object(place)
+        section = self._config.get("processor")
         if not (isinstance(section, dict) and isinstance(section.get("transforms"), list)):
             raise InvalidArgument(f"{place} has no processor.transforms: a list of operations is needed")
         self._package = needed("onnxruntime_extensions.pp_api", "a prompt with images", extra=EXTRA)
-        try:
-            self._handle = self._package.create_processor(place)
-        except Exception as error:  # the package raises nothing narrower
-            raise InvalidArgument(f"{place} cannot be used: {error}") from error
+        with self._processor(self._config):
+            pass
 
-    def __del__(self) -> None:
-        if hasattr(self, "_handle"):
-            self._package.delete_object(self._handle)
+    def __call__(self, images: Images, names: Sequence[str]) -> dict[str, np.ndarray]:
+        """The first outputs, by the names that they are given; the first axis of each is that of images.
 
-    def __call__(self, images: Images, number: int) -> list[np.ndarray]:
-        """The first `number` outputs, or as many as there are; the first axis of each is that of images.
-
-        InvalidArgument for images that cannot be processed, as ones without any size in common.
+        InvalidArgument for images that cannot be processed, as ones without any size in common, and where there are
+        fewer outputs.
         """
-        package, handles = self._package, []
+        return self._run(self._config, images, names)
+
+    def each(self, images: Images, names: Sequence[str]) -> list[dict[str, np.ndarray]]:
+        """As `__call__`, the outputs of each image alone, which keeps its proportions where the file says
+        `smart_resize`."""
+        return [
+            self._run(self._resized(size), Images([file], [size]), names)
+            for file, size in zip(images.files, images.sizes, strict=True)
+        ]
+
+    def _resized(self, size: tuple[int, int]) -> dict[str, Any]:
+        """The configuration for an image, (width, height): onnxruntime-extensions 0.15 has `smart_resize` fit the sizes
+        that the file tells, and onnxruntime-genai 0.18 those of the image, which are told here."""
+        config = copy.deepcopy(self._config)
+        for step in config["processor"]["transforms"]:
+            operation = step.get("operation") if isinstance(step, dict) else None
+            settings = operation.get("attrs") if isinstance(operation, dict) else None
+            if isinstance(settings, dict) and settings.get("smart_resize"):
+                settings["width"], settings["height"] = smart_size(size, settings)
+        return config
+
+    def _run(self, config: Mapping[str, Any], images: Images, names: Sequence[str]) -> dict[str, np.ndarray]:
+        package = self._package
+        with contextlib.ExitStack() as held:
+            try:
+                processor = held.enter_context(self._processor(config))
+                with tempfile.TemporaryDirectory() as folder:
+                    places = [os.path.join(folder, str(place)) for place in range(len(images))]
+                    for place, data in zip(places, images.files, strict=True):
+                        with open(place, "wb") as file:
+                            file.write(data)
+                    loaded = package.load_images(places)
+                held.callback(package.delete_object, loaded)
+                made = package.image_pre_process(processor, loaded)
+                held.callback(package.delete_object, made)
+                return {name: package.tensor_result_get_at(made, place) for place, name in enumerate(names)}
+            except RuntimeError as error:
+                raise InvalidArgument(
+                    f"of {len(images)} images of {', '.join(f'{one[0]} x {one[1]}' for one in images.sizes)} pixels "
+                    f"{self._place} cannot make {', '.join(names)}: {error}"
+                ) from error
+
+    @contextlib.contextmanager
+    def _processor(self, config: Mapping[str, Any]) -> Iterator[Any]:
         try:
-            with tempfile.TemporaryDirectory() as folder:
-                places = [os.path.join(folder, str(place)) for place in range(len(images))]
-                for place, data in zip(places, images.files, strict=True):
-                    with open(place, "wb") as file:
-                        file.write(data)
-                handles.append(package.load_images(places))
-            handles.append(package.image_pre_process(self._handle, handles[0]))
-            made = [package.tensor_result_get_at(handles[1], 0)]
-        except RuntimeError as error:
-            raise InvalidArgument(f"the images cannot be processed as {self._place} says: {error}") from error
-        else:
-            while len(made) < number:
-                try:
-                    made.append(package.tensor_result_get_at(handles[1], len(made)))
-                except RuntimeError:  # there are no more
-                    break
-            return made
+            handle = self._package.create_processor(json.dumps(config))
+        except Exception as error:  # the package raises nothing narrower
+            raise InvalidArgument(f"{self._place} cannot be used: {error}") from error
+        try:
+            yield handle
         finally:
-            for handle in handles:
-                package.delete_object(handle)
+            self._package.delete_object(handle)
 
 
-def outputs(made: Sequence[np.ndarray], names: Sequence[str], place: str) -> dict[str, np.ndarray]:
-    """Outputs by names. Fail where there are fewer."""
-    if len(made) < len(names):
-        raise Fail(f"{place} makes {len(made)} outputs of images: {', '.join(names)} are needed")
-    return dict(zip(names, made, strict=True))
+def smart_size(size: tuple[int, int], settings: Mapping[str, Any]) -> tuple[int, int]:
+    """The width and height that an image is brought to: multiples of a square of patches, of about its proportions, and
+    of as many pixels as the settings of `Resize` allow (`smart_resize` of transformers' Qwen2-VL).
+
+    InvalidArgument for an image that is too narrow.
+    """
+    width, height = size
+    if max(size) > _NARROWEST * min(size):
+        raise InvalidArgument(
+            f"an image has {width} x {height} pixels: its longer side must be below {_NARROWEST} times the other"
+        )
+    factor = settings.get("patch_size", 14) * settings.get("merge_size", 2)
+    least, most = settings.get("min_pixels", 3136), settings.get("max_pixels", 12845056)
+    high, wide = (max(factor, math.floor(side / factor + 0.5) * factor) for side in (height, width))
+    if high * wide > most:
+        scale = math.sqrt(height * width / most)
+        high, wide = (math.floor(int(side / scale) / factor) * factor for side in (height, width))
+    elif high * wide < least:
+        scale = math.sqrt(least / (height * width))
+        high, wide = (math.ceil(int(side * scale) / factor) * factor for side in (height, width))
+    return max(wide, factor), max(high, factor)
