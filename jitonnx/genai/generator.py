@@ -289,26 +289,33 @@ class Generator:
             for name in ("batch_size", "past_present_share_buffer")
         )
 
-    def restart(self, params: GeneratorParams, tokens: np.ndarray) -> int:
+    def restart(self, params: GeneratorParams, tokens: np.ndarray, inputs: NamedTensors | None = None) -> int:
         """Go on from other tokens [tokens], with other options that are alike; how many of the tokens were there.
 
-        Those that the sequence began with are not read again, where the model takes tokens behind others. (Not in
-        onnxruntime-genai.)
+        inputs: what a processor makes of the tokens' images. Those that the sequence began with are not read again,
+        where the model takes tokens behind others, and images are the same. (Not in onnxruntime-genai.)
         """
         params.check()
-        same = 0
+        same, prompts = 0, self._steps.prompts
+        given = {name: value.as_numpy() for name, value in (inputs or {}).items() if name != "input_ids"}
         if self.options.past_present_share_buffer:
             count = min(self._length, len(tokens) - 1)
             differing = self._tokens[0, :count] != tokens[:count]
             same = int(differing.argmax()) if differing.any() else count
-            if not self.can_rewind(same):
+            if not self.can_rewind(same) or not (prompts is None or prompts.are_of(tokens, given)):
                 same = 0
         self.options = dataclasses.replace(params.options)
         self._random, self._guides = Random(self.options.random_seed), self._guided(params)
         self._forget_ahead()
         self._speculation = self._speculated(params, self._speculation)
+        segments = [] if prompts is None else prompts.segments
         self.rewind_to(same)
-        self.append_tokens(tokens[same:])
+        if same and prompts is not None:
+            prompts.segments = segments  # also of tokens that are appended again
+        if same or inputs is None:
+            self.append_tokens(tokens[same:])
+        else:
+            self.set_inputs(inputs)
         return same
 
     def _guided(self, params: GeneratorParams) -> list[Guide]:

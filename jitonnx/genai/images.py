@@ -170,7 +170,8 @@ class ImageProcessor:
             operation = step.get("operation") if isinstance(step, dict) else None
             settings = operation.get("attrs") if isinstance(operation, dict) else None
             if isinstance(settings, dict) and settings.get("smart_resize"):
-                settings["width"], settings["height"] = smart_size(size, settings)
+                width, height = smart_size(size, settings)
+                settings |= {"width": width, "height": height, "smart_resize": 0, "keep_aspect_ratio": 0}
         return config
 
     def _run(self, config: Mapping[str, Any], images: Images, names: Sequence[str]) -> dict[str, np.ndarray]:

@@ -16,9 +16,12 @@ from jitonnx import errors
 from jitonnx.errors import InvalidArgument
 from jitonnx.genai.config import Config
 from jitonnx.genai.generator import Generator, GeneratorParams
+from jitonnx.genai.image_messages import has_images, without_images
+from jitonnx.genai.images import Images
 from jitonnx.genai.model import Model
 from jitonnx.genai.speculation import check_draft
 from jitonnx.genai.stops import Stops
+from jitonnx.genai.tensors import NamedTensors
 from jitonnx.genai.tokenizer import Tokenizer
 
 _LOOKED_UP = 2
@@ -80,6 +83,8 @@ class LanguageModel:
         """The usage of the last answer; counted on while it streams."""
         self._kept: Generator | None = None
         """That of the last answer, while nobody uses it."""
+        self._processor: Any = None
+        """What makes prompts with images, once there was one."""
         self._lock = threading.Lock()
         """Held while one takes it."""
 
@@ -138,7 +143,9 @@ class LanguageModel:
         """The text behind a prompt, or with `stream` an iterator over its pieces, as they come.
 
         prompt: a text, in front of which the tokenizer puts what it puts in front of texts, or the messages of a chat,
-        [{"role": "user", "content": ...}], which the model's template makes a prompt of. temperature: 0 for the most
+        [{"role": "user", "content": ...}], which the model's template makes a prompt of. A content is a text, or for
+        models of images a list of parts, [{"type": "image", "image": ...}, {"type": "text", "text": ...}], whose images
+        are paths, files' bytes or arrays (`Images.of`). temperature: 0 for the most
         probable token each time; of a temperature, top_k, top_p, min_p and seed each makes tokens be drawn.
         repetition_penalty: above 1 makes tokens that stand there already less probable. What is None is as the folder's
         configuration says; max_new_tokens: until the model ends or its context is full. stop: texts at which to end,
@@ -149,8 +156,12 @@ class LanguageModel:
 
         InvalidArgument for a prompt without tokens, or too long for the model, and for options that make no sense.
         """
+        inputs = None
         if isinstance(prompt, str):
             tokens = self.tokenizer.encode_with(prompt, add_special_tokens=True)
+        elif has_images(prompt):
+            inputs = self._with_images(prompt)
+            tokens = inputs["input_ids"].as_numpy()[0]
         else:
             text = self.tokenizer.apply_chat_template(prompt)
             tokens = self.tokenizer.encode_with(text, add_special_tokens=False)
@@ -171,7 +182,7 @@ class LanguageModel:
         if self.draft is not None:
             params.set_draft_model(self.draft)
         params.check()
-        pieces = _until(self._pieces(params, tokens), stops)
+        pieces = _until(self._pieces(params, tokens, inputs), stops)
         return pieces if stream else "".join(pieces)
 
     def embed(self, tokens: np.ndarray) -> np.ndarray:
@@ -211,8 +222,19 @@ class LanguageModel:
         params.set_search_options(max_length=most, batch_size=1)
         return params
 
-    def _pieces(self, params: GeneratorParams, tokens: np.ndarray) -> Iterator[str]:
-        """The text of token after token. Leaves the generator for the next prompt."""
+    def _with_images(self, messages: Sequence[Mapping[str, Any]]) -> NamedTensors:
+        """The inputs that a chat with images is."""
+        if self.draft is not None:
+            raise errors.NotImplemented("a draft model does not see images: load the model without draft for these")
+        if self._processor is None:
+            self._processor = self.model.create_multimodal_processor()
+        prompts = self._processor.prompts
+        chat, images = without_images(messages, None if prompts.takes_parts else prompts.mark)
+        inputs: NamedTensors = self._processor(self.tokenizer.apply_chat_template(chat), images=Images.of(images))
+        return inputs
+
+    def _pieces(self, params: GeneratorParams, tokens: np.ndarray, inputs: NamedTensors | None) -> Iterator[str]:
+        """The text of token after token. inputs: of a prompt with images. Leaves the generator for the next prompt."""
         usage = self.usage = Usage(len(tokens))
         begin = time.perf_counter()
         with self._lock:
@@ -221,7 +243,7 @@ class LanguageModel:
         if generator is None or encoder is not None or not generator.is_alike(params):
             generator = Generator(self.model, params)
         if encoder is None:
-            usage.kept_tokens = generator.restart(params, tokens)
+            usage.kept_tokens = generator.restart(params, tokens, inputs)
         else:
             self.model.check_tokens(tokens)
             for name, value in encoder.read(tokens).items():

@@ -172,8 +172,9 @@ class Model:
             options.add_session_config_entry(name, str(value))
         others = [name for name in config.providers() if name.lower() not in ("cpu", "cpuexecutionprovider")]
         if others:
+            place = config.name("model", "decoder", "session_options", "provider_options")
             raise InvalidArgument(
-                f"{config.name('model', 'decoder', 'session_options', 'provider_options')} asks for {', '.join(others)}: jitonnx runs on CPUs; "
+                f"{place} asks for {', '.join(others)}: jitonnx runs on CPUs; "
                 "Config.clear_providers() leaves the others out, if the model is one for CPUs"
             )
         if folder:  # of a model in memory

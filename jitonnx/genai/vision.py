@@ -8,7 +8,7 @@ tokens behind it have rows of their own, without.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -116,14 +116,14 @@ class Vision:
                 "that a processor makes of images, as Generator.set_inputs does"
             )
         grids = feeds.get(self.names[GRID])
+        if grids is not None and (grids.ndim != 2 or grids.shape[1] != 3):
+            raise InvalidArgument(f"{GRID} has shape {list(grids.shape)}: [images, 3] is needed")
         if grids is None or self._config.text("model", "type") not in _ONE_BY_ONE or self._is_one_run(grids):
             return self._run(feeds)
         return self._one_by_one(feeds, grids)
 
     def _is_one_run(self, grids: np.ndarray) -> bool:
         """Whether a run takes all images: one, or several of one size where the model does not say how many."""
-        if grids.ndim != 2 or grids.shape[1] != 3:
-            raise InvalidArgument(f"{GRID} has shape {list(grids.shape)}: [images, 3] is needed")
         is_open = not isinstance(self._entries[self.names[GRID]].shape[0], int)
         return len(grids) <= 1 or (is_open and bool((grids == grids[0]).all()))
 
@@ -132,11 +132,11 @@ class Vision:
         sizes = grids.prod(1)
         if len(patches) != sizes.sum():
             raise InvalidArgument(
-                f"{self._patches} has {len(patches)} patches, and {GRID} tells of {sizes.sum()}: they are of other images"
+                f"{self._patches} has {len(patches)} patches, and {GRID} tells of {sizes.sum()}: of other images"
             )
         ends = np.cumsum(sizes)
         parts = [
-            self._run(feeds | {self._patches: patches[end - size : end], self.names[GRID]: grids[place : place + 1]})
+            self._run({**feeds, self._patches: patches[end - size : end], self.names[GRID]: grids[place : place + 1]})
             for place, (size, end) in enumerate(zip(sizes, ends, strict=True))
         ]
         whole = np.concatenate([part.numpy() for part in parts])
@@ -230,21 +230,28 @@ class Parts:
     vision: Vision | None
 
 
-@dataclass
+@dataclass(frozen=True)
 class Segment:
-    """Rows of tokens that follow each other, made with their images."""
+    """Tokens that follow each other, with the rows that were made of them and their images."""
 
     begin: int
     """The place of the first among all tokens."""
+    tokens: np.ndarray
     rows: np.ndarray
     """[tokens, width]."""
     positions: np.ndarray
     """Int64 [3, tokens]."""
+    given: Mapping[str, np.ndarray]
+    """What a processor made of their images."""
 
     @property
     def end(self) -> int:
         """The place behind the last."""
-        return self.begin + len(self.rows)
+        return self.begin + len(self.tokens)
+
+    def first(self, count: int) -> Segment:
+        """The first tokens alone."""
+        return replace(self, tokens=self.tokens[:count], rows=self.rows[:count], positions=self.positions[:, :count])
 
 
 class Prompts:
@@ -253,7 +260,8 @@ class Prompts:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._runs = EmbeddingRuns(parts.embedding, 1)
-        self._segments: list[Segment] = []
+        self.segments: list[Segment] = []
+        """In the order of their tokens."""
         self._given: dict[str, np.ndarray] = {}
 
     def set(self, name: str, value: np.ndarray) -> bool:
@@ -281,25 +289,39 @@ class Prompts:
         vision, given, self._given = self._parts.vision, self._given, {}
         if not given or vision is None:
             return
+        features = vision.features(given)
         first = int(self.positions(begin, 1)[0, 0])
         grids = given.get(GRID)
         if grids is None:
             positions = np.broadcast_to(first + np.arange(len(tokens)), (3, len(tokens)))
         else:
             positions = positions_of(tokens, first, grids, self._parts.config)
-        self._segments.append(Segment(begin, self._rows(tokens, vision.features(given)), positions))
+        self.segments.append(Segment(begin, tokens.copy(), self._rows(tokens, features), positions, given))
+
+    def are_of(self, tokens: np.ndarray, given: Mapping[str, np.ndarray]) -> bool:
+        """Whether these are all prompts with images that tokens [tokens] have. given: what a processor makes of their
+        images."""
+        vision = self._parts.vision
+        asked = {name: value for name, value in given.items() if vision is not None and vision.takes(name)}
+        if not self.segments or not asked:
+            return not self.segments and not asked
+        (first, *others) = self.segments
+        return (
+            not others
+            and np.array_equal(first.tokens, tokens[first.begin : first.end])
+            and first.given.keys() == asked.keys()
+            and all(np.array_equal(first.given[name], value) for name, value in asked.items())
+        )
 
     def cut(self, length: int) -> None:
         """Forget what is of tokens behind the first `length`."""
-        self._segments = [one for one in self._segments if one.begin < length]
-        for one in self._segments[-1:]:
-            one.rows, one.positions = one.rows[: length - one.begin], one.positions[:, : length - one.begin]
+        self.segments = [one.first(length - one.begin) for one in self.segments if one.begin < length]
 
     def fill(self, tokens: np.ndarray, begin: int, rows: OrtValue, runs: EmbeddingRuns) -> None:
-        """Write the rows of tokens [tokens] from the place `begin` on to `rows`, [1, tokens, width]. runs: makes those of
-        tokens that came without images."""
+        """Write the rows of tokens [tokens] from the place `begin` on to `rows`, [1, tokens, width]. runs: makes those
+        of tokens that came without images."""
         end = begin + len(tokens)
-        kept = [one for one in self._segments if one.begin < end and begin < one.end]
+        kept = [one for one in self.segments if one.begin < end and begin < one.end]
         if not kept:
             runs.make(tokens[None], rows)
             return
@@ -324,7 +346,7 @@ class Prompts:
         """Positions of tokens from `begin` on, int64 [3, tokens]."""
         places = begin + np.arange(count)
         made = np.repeat(places[None], 3, 0)
-        for one in self._segments:
+        for one in self.segments:
             inside = (places >= one.begin) & (places < one.end)
             made[:, inside] = one.positions[:, places[inside] - one.begin]
             behind = places >= one.end

@@ -130,9 +130,10 @@ def vision(kind: str, *, images: str | int = "images") -> ModelProto:
     count = graph.add("ReduceSum", graph.add("Add", counts, graph.constant([1])), keepdims=0)
     places = graph.add("Range", graph.constant(0), count, graph.constant(1))
     places = graph.add("Cast", graph.add("Unsqueeze", places, graph.constant([1])), to=TensorProto.FLOAT)
-    mean = graph.add("ReduceMean", "pixel_values", keepdims=0)
-    angles = graph.add("Mul", graph.add("Mul", places, graph.weights(1, width)), mean)
-    graph.add("Sin", angles, output="image_features")
+    corner = graph.add("Slice", "pixel_values", *(graph.constant(value) for value in ([0, 0], [8, 8], [3, 4])))
+    mean = graph.add("ReduceMean", corner, keepdims=0)
+    angles = graph.add("Mul", places, graph.constant(np.linspace(-0.1, 0.1, width)[None], np.float32))
+    graph.add("Add", graph.add("Sin", angles), mean, output="image_features")
     inputs = [_float("pixel_values", "images", "crops", 3, "height", "width"), _int64("image_sizes", "images", 2)]
     return graph.model(inputs, [_float("image_features", "tokens", width)])
 
