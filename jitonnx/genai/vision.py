@@ -105,8 +105,14 @@ class Vision:
     def features(self, given: Mapping[str, np.ndarray]) -> OrtValue:
         """Features of images. given: by names, a processor's or the model's own; others are left out.
 
-        InvalidArgument for inputs that are missing, and for shapes that do not fit.
+        InvalidArgument for inputs that are missing, and for shapes that do not fit; NotImplemented where the decoder
+        would need an adapter.
         """
+        if self._config.get("model", "vision", "adapter_filename"):
+            raise errors.NotImplemented(
+                f"{self._config.name('model', 'vision', 'adapter_filename')} names a LoRA adapter of the decoder for "
+                "prompts with images: such models are read for text alone"
+            )
         feeds = {self.names.get(name, name): value for name, value in given.items()}
         feeds = {name: value for name, value in feeds.items() if name in self._entries}
         missing = [name for name in self._entries if name not in feeds]
