@@ -26,6 +26,7 @@ from jitonnx.genai.config import Config
 from jitonnx.genai.embedder import Embedder
 from jitonnx.genai.engine import Engine, Request
 from jitonnx.genai.generator import Generator, GeneratorParams
+from jitonnx.genai.images import Images
 from jitonnx.genai.language_model import LanguageModel, Usage, load
 from jitonnx.genai.model import Adapters, Model
 from jitonnx.genai.multimodal import MultiModalProcessor
@@ -45,7 +46,6 @@ from jitonnx.genai.turns import (
     TurnUsage,
 )
 from jitonnx.genai.unsupported import (
-    Images,
     MtpGenerator,
     StreamingProcessor,
     disable_telemetry_events,

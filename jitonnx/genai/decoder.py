@@ -17,6 +17,7 @@ from jitonnx.genai.config import Config
 from jitonnx.genai.last_logits import INDICES
 from jitonnx.genai.optimum import BRANCH
 from jitonnx.genai.places import Places
+from jitonnx.genai.vision import EmbeddingRuns, Parts, Prompts
 from jitonnx.ir.dtypes import DType
 
 _TEXTS = {f"tensor({dtype.text})": dtype for dtype in DType}
@@ -27,12 +28,16 @@ _LEAST_COLUMNS = 128
 class Decoder:
     """A session of a decoder, and what its inputs and outputs are."""
 
-    def __init__(self, config: Config, session: InferenceSession) -> None:
-        """InvalidArgument for a model whose inputs and outputs are not those of a decoder."""
-        self.session = session
+    def __init__(self, config: Config, session: InferenceSession, parts: Parts | None = None) -> None:
+        """parts: what makes rows of tokens, where the model reads these. InvalidArgument for a model whose inputs and
+        outputs are not those of a decoder."""
+        self.session, self.parts = session, parts
         inputs = {one.name: one for one in session.get_inputs()}
         outputs = {one.name: one for one in session.get_outputs()}
-        self.ids = _named(config, "inputs", "input_ids", inputs, is_needed=True)
+        self.rows = _named(config, "inputs", "inputs_embeds", inputs, is_needed=True) if parts is not None else ""
+        """The input of rows that `parts` make of tokens; "" where there are no parts."""
+        has_ids = config.text("model", "decoder", "inputs", "input_ids", default="input_ids") in inputs
+        self.ids = _named(config, "inputs", "input_ids", inputs, is_needed=True) if has_ids or not self.rows else ""
         self.mask = _named(config, "inputs", "attention_mask", inputs)
         self.positions = _named(config, "inputs", "position_ids", inputs)
         past_length = _named(config, "inputs", "past_sequence_length", inputs)
@@ -40,10 +45,10 @@ class Decoder:
         self.logits = _named(config, "outputs", "logits", outputs, is_needed=True)
         self.indices = INDICES if INDICES in inputs else ""
         """The input that says which token of each sequence logits are for."""
-        batch = inputs[self.ids].shape[0]
+        batch = inputs[self.ids or self.rows].shape[0]
         self.slots: list[Slot] = slots_of(config, list(inputs.values()), list(outputs.values()), batch)
         pasts = {slot.past for slot in self.slots}
-        known = {self.ids, self.indices, self.mask, self.positions, past_length, total_length} | pasts
+        known = {self.ids, self.rows, self.indices, self.mask, self.positions, past_length, total_length} | pasts
         self.branch = BRANCH if BRANCH in inputs else ""
         """The input that says whether there are caches, which is always so."""
         self.extras = [name for name in inputs if name not in known and name != BRANCH]
@@ -57,6 +62,12 @@ class Decoder:
         self.batch_axes = {name: axis for name, one in (inputs | outputs).items() for axis in _batch_axis(one, batch)}
         """The axes of sequences, of inputs and outputs that have one."""
         self.ranks = {name: len(one.shape) for name, one in inputs.items()}
+        if parts is not None and parts.embedding.dtype is not self.types[self.rows]:
+            raise InvalidArgument(
+                f"input {self.rows!r} of the decoder is {self.types[self.rows].text}, and the embedding model, "
+                f"{config.file('model', 'embedding', 'filename')}, gives {parts.embedding.dtype.text}: they are of "
+                "different models"
+            )
         if not self.slots:
             raise errors.NotImplemented(
                 f"the model has no inputs for caches among {', '.join(inputs)}: models without them are not supported"
@@ -131,11 +142,15 @@ class Bound:
     length.
     """
 
-    def __init__(self, decoder: Decoder, batch: int) -> None:
-        self.decoder, self.batch = decoder, batch
+    def __init__(self, decoder: Decoder, batch: int, prompts: Prompts | None = None) -> None:
+        """prompts: what the one sequence has of prompts with images."""
+        self.decoder, self.batch, self._prompts = decoder, batch, prompts
         self.binding = decoder.session.io_binding()
         self.ids = np.zeros((batch, 0), np.int64)
         self.positions: np.ndarray | None = None
+        """[batch, steps]; [3, batch, steps] where the model takes them in three dimensions."""
+        self._rows: OrtValue | None = None
+        self._embedding = EmbeddingRuns(decoder.parts.embedding, batch) if decoder.parts is not None else None
         self._logits = np.zeros((batch, 0, 0), np.float32)
         self._indices = np.zeros((batch, 0, 1), np.int64)
         self._counters = [(self._counter(name), is_total) for name, is_total in decoder.counters]
@@ -166,8 +181,16 @@ class Bound:
         if steps != self.ids.shape[1] or kept.shape[1] != self._indices.shape[1]:
             self._size(steps, kept.shape[1])
         self.ids[...] = tokens
+        if self._embedding is not None and self._rows is not None:
+            if self._prompts is None:
+                self._embedding.make(tokens, self._rows)
+            else:
+                self._prompts.fill(tokens[0], int(lengths[0]), self._rows, self._embedding)
         if self.positions is not None:
-            np.add(lengths[:, None], np.arange(steps), out=self.positions, casting="unsafe")
+            if self._prompts is not None and self.positions.ndim == 3:
+                self.positions[:, 0] = self._prompts.positions(int(lengths[0]), steps)
+            else:
+                np.add(lengths[:, None], np.arange(steps), out=self.positions, casting="unsafe")
         if decoder.mask:
             self.binding.bind_cpu_input(decoder.mask, mask)
         self._indices[:, :, 0] = kept
@@ -202,10 +225,16 @@ class Bound:
     def _size(self, steps: int, kept: int) -> None:
         """Have memory for runs of so many tokens, bound."""
         decoder, batch = self.decoder, self.batch
-        self.ids = np.zeros((batch, steps), decoder.numpy(decoder.ids))
-        self.binding.bind_cpu_input(decoder.ids, self.ids)
+        self.ids = np.zeros((batch, steps), decoder.numpy(decoder.ids) if decoder.ids else np.int64)
+        if decoder.ids:
+            self.binding.bind_cpu_input(decoder.ids, self.ids)
+        if decoder.parts is not None:
+            embedding = decoder.parts.embedding
+            self._rows = OrtValue.ortvalue_from_shape_and_type((batch, steps, embedding.width), int(embedding.dtype))
+            self.binding.bind_ortvalue_input(decoder.rows, self._rows)
         if decoder.positions:
-            self.positions = np.zeros((batch, steps), decoder.numpy(decoder.positions))
+            dimensions = [3] if decoder.ranks[decoder.positions] == 3 else []
+            self.positions = np.zeros([*dimensions, batch, steps], decoder.numpy(decoder.positions))
             self.binding.bind_cpu_input(decoder.positions, self.positions)
         self._indices = np.zeros((batch, kept, 1), np.int64)
         if decoder.indices:
@@ -253,7 +282,9 @@ class Steps:
         self.width = 0
         """Columns of the mask: tokens and padding."""
         self._lengths = np.zeros(batch, np.int64)
-        self._bound = Bound(decoder, batch)
+        self.prompts = Prompts(decoder.parts) if decoder.parts is not None and batch == 1 else None
+        """Where the sequence may come with images."""
+        self._bound = Bound(decoder, batch, self.prompts)
         self._extras: dict[str, np.ndarray] = {}
         self._mask = np.zeros((batch, 0))
         self._version = -1
@@ -289,7 +320,7 @@ class Steps:
         self.caches.reserve(self.width, self.width + steps)
         self._bound.fill(tokens, self._lengths, self._masked(steps, counts), kept)
         if counts is not None and self._bound.positions is not None:
-            self._bound.positions[np.arange(steps) >= counts[:, None]] = 0
+            self._bound.positions[..., np.arange(steps) >= counts[:, None]] = 0
         if self._version != self.caches.version:
             self._bound.bind_caches(self.decoder.slots, self.caches.values, self.caches.presents)
             self._version = self.caches.version
@@ -332,7 +363,15 @@ class Steps:
     # ------------------------------------------------------------ what is bound
 
     def set_extra(self, name: str, value: np.ndarray) -> None:
-        """Set an input that is neither tokens nor a cache. InvalidArgument for an unknown name, and another type."""
+        """Set an input that is neither tokens nor a cache, or one of the vision model, for the tokens that are appended
+        next. InvalidArgument for an unknown name, and another type."""
+        if self.prompts is not None and self.prompts.set(name, value):
+            return
+        parts = self.decoder.parts
+        if self.prompts is None and parts is not None and parts.vision is not None and parts.vision.takes(name):
+            raise InvalidArgument(
+                f"input {name!r} is of images, which one sequence may have, and batch_size is {self.batch}: set it to 1"
+            )
         if name not in self.decoder.extras:
             known = ", ".join(self.decoder.extras) or "none"
             raise InvalidArgument(f"input {name!r} is none that can be set; these are: {known}")

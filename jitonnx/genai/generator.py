@@ -18,6 +18,7 @@ from jitonnx.genai.model import Adapters, Model
 from jitonnx.genai.search import Random, SearchOptions, choose, penalise
 from jitonnx.genai.speculation import Draft, Lookup, Proposer, Speculation, SpeculativeOptions, check, check_draft
 from jitonnx.genai.tensors import NamedTensors, Tensor
+from jitonnx.genai.vision import UNREAD
 
 _LEAST_COLUMNS = 128
 """The least columns of the memory for tokens."""
@@ -225,8 +226,13 @@ class Generator:
                 f"({self.options.max_length}): set max_length, up to the model's context_length "
                 f"({self.model.context_length}), or shorten the prompt"
             )
-        self.model.check_tokens(rows)
+        prompts = self._steps.prompts
+        self.model.check_tokens(rows, images=0 if prompts is None else prompts.placeholders)
         self._forget_ahead()
+        if prompts is not None:
+            if beams > 1 and prompts.placeholders:
+                raise errors.NotImplemented("beams do not go on from prompts with images: set num_beams to 1")
+            prompts.append(rows[0], self._length)
         self._put(np.repeat(rows, beams, 0))
         self._next = self._tokens[:, self._length - 1].copy()
         self._ended[:] = False
@@ -236,6 +242,8 @@ class Generator:
             logits = self._read()
         except BaseException:  # Ctrl-C, too: the sequences are as they were
             self._length = max(self._length - count, 0)
+            if prompts is not None:
+                prompts.cut(self._length)
             raise
         self._logits = logits
         if beams > 1:
@@ -333,6 +341,8 @@ class Generator:
         self._forget_ahead()
         # The last token is read again, for its logits.
         self._steps.rewind(max(new_length - 1, 0))
+        if self._steps.prompts is not None:
+            self._steps.prompts.cut(new_length)
         for guide in self._guides:
             guide.rewind(self._length - new_length)
         self._length = new_length
@@ -353,26 +363,33 @@ class Generator:
             for name in ("batch_size", "num_beams", "past_present_share_buffer")
         )
 
-    def restart(self, params: GeneratorParams, tokens: np.ndarray) -> int:
+    def restart(self, params: GeneratorParams, tokens: np.ndarray, inputs: NamedTensors | None = None) -> int:
         """Go on from other tokens [tokens], with other options that are alike; how many of the tokens were there.
 
-        Those that the sequence began with are not read again, where the model takes tokens behind others. (Not in
-        onnxruntime-genai.)
+        inputs: what a processor makes of the tokens' images. Those that the sequence began with are not read again,
+        where the model takes tokens behind others, and images are the same. (Not in onnxruntime-genai.)
         """
         params.check()
-        same = 0
+        same, prompts = 0, self._steps.prompts
+        given = {name: value.as_numpy() for name, value in (inputs or {}).items() if name != "input_ids"}
         if self.options.past_present_share_buffer:
             count = min(self._length, len(tokens) - 1)
             differing = self._tokens[0, :count] != tokens[:count]
             same = int(differing.argmax()) if differing.any() else count
-            if not self.can_rewind(same):
+            if not self.can_rewind(same) or not (prompts is None or prompts.are_of(tokens, given)):
                 same = 0
         self.options = dataclasses.replace(params.options)
         self._random, self._guides = Random(self.options.random_seed), self._guided(params)
         self._forget_ahead()
         self._speculation = self._speculated(params, self._speculation)
+        segments = [] if prompts is None else prompts.segments
         self.rewind_to(same)
-        self.append_tokens(tokens[same:])
+        if same and prompts is not None:
+            prompts.segments = segments  # also of tokens that are appended again
+        if same or inputs is None:
+            self.append_tokens(tokens[same:])
+        else:
+            self.set_inputs(inputs)
         return same
 
     def _guided(self, params: GeneratorParams) -> list[Guide]:
@@ -385,7 +402,7 @@ class Generator:
 
     def set_model_input(self, name: str, value: np.ndarray) -> None:
         """Set an input of the model that is neither tokens nor a cache: of audio (`audio_features`) what its encoder
-        makes. InvalidArgument for an unknown one."""
+        makes; one of its vision model for the tokens that are appended next. InvalidArgument for an unknown one."""
         encoder, array = self.model.encoder, np.asarray(value)
         if encoder is None or not encoder.features or name not in (FEATURES, encoder.features):
             self._steps.set_extra(name, array)
@@ -400,11 +417,16 @@ class Generator:
 
     def set_inputs(self, inputs: NamedTensors) -> None:
         """Set inputs by names; `input_ids` are appended. InvalidArgument as `set_model_input`."""
-        for name, value in inputs.items():
-            if name != "input_ids":
-                self.set_model_input(name, value.as_numpy())
-        if "input_ids" in inputs:
-            self.append_tokens(inputs["input_ids"])
+        try:
+            for name, value in inputs.items():
+                if name != "input_ids" and (name not in UNREAD or name in self.model.decoder.extras):
+                    self.set_model_input(name, value.as_numpy())
+            if "input_ids" in inputs:
+                self.append_tokens(inputs["input_ids"])
+        except BaseException:
+            if self._steps.prompts is not None:
+                self._steps.prompts.clear()
+            raise
 
     def set_active_adapter(self, adapters: Adapters, name: str) -> None:
         """Have runs use an adapter. InvalidArgument for an unknown one, and for another container of adapters."""

@@ -19,9 +19,12 @@ from jitonnx.genai.beams import TransformersBeams
 from jitonnx.genai.cache_type import TEXT, CacheType
 from jitonnx.genai.config import Config
 from jitonnx.genai.generator import Generator, GeneratorParams
+from jitonnx.genai.image_messages import has_images, without_images
+from jitonnx.genai.images import Images
 from jitonnx.genai.model import Model
 from jitonnx.genai.speculation import check_draft
 from jitonnx.genai.stops import Stops
+from jitonnx.genai.tensors import NamedTensors
 from jitonnx.genai.tokenizer import Tokenizer
 from jitonnx.genai.transcription import Transcriber, Transcript
 
@@ -91,6 +94,8 @@ class LanguageModel:
         """The usage of the last answer; counted on while it streams."""
         self._kept: Generator | None = None
         """That of the last answer, while nobody uses it."""
+        self._processor: Any = None
+        """What makes prompts with images, once there was one."""
         self._lock = threading.Lock()
         """Held while one takes it."""
         self._transcriber: Transcriber | None = None
@@ -159,7 +164,9 @@ class LanguageModel:
         """The text behind a prompt, or with `stream` an iterator over its pieces, as they come.
 
         prompt: a text, in front of which the tokenizer puts what it puts in front of texts, or the messages of a chat,
-        [{"role": "user", "content": ...}], which the model's template makes a prompt of. temperature: 0 for the most
+        [{"role": "user", "content": ...}], which the model's template makes a prompt of. A content is a text, or for
+        models of images a list of parts, [{"type": "image", "image": ...}, {"type": "text", "text": ...}], whose images
+        are paths, files' bytes or arrays (`Images.of`). temperature: 0 for the most
         probable token each time; of a temperature, top_k, top_p, min_p and seed each makes tokens be drawn.
         repetition_penalty: above 1 makes tokens that stand there already less probable. What is None is as the folder's
         configuration says; max_new_tokens: until the model ends or its context is full. stop: texts at which to end,
@@ -180,8 +187,12 @@ class LanguageModel:
             raise InvalidArgument(
                 f"{self.model.config.folder} has a model of speech ({self.model.type}): use transcribe"
             )
+        inputs = None
         if isinstance(prompt, str):
             tokens = self.tokenizer.encode_with(prompt, add_special_tokens=True)
+        elif has_images(prompt):
+            inputs = self._with_images(prompt)
+            tokens = inputs["input_ids"].as_numpy()[0]
         else:
             text = self.tokenizer.apply_chat_template(prompt)
             tokens = self.tokenizer.encode_with(text, add_special_tokens=False)
@@ -211,7 +222,7 @@ class LanguageModel:
             params.set_draft_model(self.draft)
         params.check()
         answer = self._best if params.options.num_beams > 1 else self._pieces
-        pieces = _until(answer(params, tokens), stops)
+        pieces = _until(answer(params, tokens, inputs), stops)
         return pieces if stream else "".join(pieces)
 
     @property
@@ -281,14 +292,25 @@ class LanguageModel:
         params.set_search_options(max_length=most, batch_size=1)
         return params
 
-    def _pieces(self, params: GeneratorParams, tokens: np.ndarray) -> Iterator[str]:
-        """The text of token after token. Leaves the generator for the next prompt."""
+    def _with_images(self, messages: Sequence[Mapping[str, Any]]) -> NamedTensors:
+        """The inputs that a chat with images is."""
+        if self.draft is not None:
+            raise errors.NotImplemented("a draft model does not see images: load the model without draft for these")
+        if self._processor is None:
+            self._processor = self.model.create_multimodal_processor()
+        prompts = self._processor.prompts
+        chat, images = without_images(messages, None if prompts.takes_parts else prompts.mark)
+        inputs: NamedTensors = self._processor(self.tokenizer.apply_chat_template(chat), images=Images.of(images))
+        return inputs
+
+    def _pieces(self, params: GeneratorParams, tokens: np.ndarray, inputs: NamedTensors | None) -> Iterator[str]:
+        """The text of token after token. inputs: of a prompt with images. Leaves the generator for the next prompt."""
         usage = self.usage = Usage(len(tokens))
         with self._lock:
             generator, self._kept = self._kept, None
         if generator is None or self.model.encoder is not None or not generator.is_alike(params):
             generator = Generator(self.model, params)
-        self._read(generator, params, tokens, usage)
+        self._read(generator, params, tokens, inputs)
         stream, ends = self.tokenizer.create_stream(), set(self.model.ends)
         try:
             while not generator.is_done():
@@ -303,11 +325,11 @@ class LanguageModel:
         finally:
             self._kept = generator
 
-    def _best(self, params: GeneratorParams, tokens: np.ndarray) -> Iterator[str]:
+    def _best(self, params: GeneratorParams, tokens: np.ndarray, inputs: NamedTensors | None) -> Iterator[str]:
         """The text of the best of beams, as a whole. `Usage` counts a token of each beam as one."""
         usage = self.usage = Usage(len(tokens))
         generator = Generator(self.model, params)
-        self._read(generator, params, tokens, usage)
+        self._read(generator, params, tokens, inputs)
         begin, before = time.perf_counter(), generator.token_count()
         while not generator.is_done():
             generator.generate_next_token()
@@ -317,17 +339,19 @@ class LanguageModel:
         usage.generated_seconds = time.perf_counter() - begin
         yield text
 
-    def _read(self, generator: Generator, params: GeneratorParams, tokens: np.ndarray, usage: Usage) -> None:
-        """Have a generator read a prompt."""
+    def _read(
+        self, generator: Generator, params: GeneratorParams, tokens: np.ndarray, inputs: NamedTensors | None
+    ) -> None:
+        """Have a generator read a prompt, of which `usage` is told."""
         begin, encoder = time.perf_counter(), self.model.encoder
         if encoder is None:
-            usage.kept_tokens = generator.restart(params, tokens)
+            self.usage.kept_tokens = generator.restart(params, tokens, inputs)
         else:
             self.model.check_tokens(tokens)
             for name, value in encoder.read(tokens).items():
                 generator.set_model_input(name, value)
             generator.append_tokens(np.array([encoder.start], np.int32))
-        usage.prompt_seconds = time.perf_counter() - begin
+        self.usage.prompt_seconds = time.perf_counter() - begin
 
 
 def _until(pieces: Iterator[str], stops: Sequence[str]) -> Iterator[str]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from jitonnx import errors
+from jitonnx.genai.image_processor import TYPES, ImageProcessor
 from jitonnx.genai.model import Model
 from jitonnx.genai.multimodal import MultiModalProcessor
 from jitonnx.genai.speech import SpeechProcessor
 
-PROCESSORS: dict[str, type[MultiModalProcessor]] = {"whisper": SpeechProcessor}
+PROCESSORS: dict[str, type[MultiModalProcessor]] = {"whisper": SpeechProcessor, **dict.fromkeys(TYPES, ImageProcessor)}
 
 
 def processor_of(model: Model) -> MultiModalProcessor:

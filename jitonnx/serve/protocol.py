@@ -236,7 +236,11 @@ def _message(given: Any) -> dict[str, Any]:
     if isinstance(content, list):
         for part in content:
             if not isinstance(part, dict) or part.get("type") != "text" or not isinstance(part.get("text"), str):
-                raise ApiError(400, f"a message has {_short(part)}: text alone is supported", param="messages")
+                raise ApiError(
+                    400,
+                    f"a message has {_short(part)}: text alone is served; `jitonnx.genai.load` reads images, too",
+                    param="messages",
+                )
         content = "".join(part["text"] for part in content)
     if content is None and calls:
         content = ""
