@@ -234,7 +234,7 @@ def by_transformers(
     """What follows a prompt as transformers searches, by a model's logits, [beams, vocabulary], behind tokens."""
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
 
-    class Model(transformers.PreTrainedModel, transformers.GenerationMixin):  # type: ignore[misc]
+    class Model(transformers.PreTrainedModel, transformers.GenerationMixin):  # type: ignore[misc, name-defined]
         config_class = transformers.PretrainedConfig
         _supports_cache_class = False
 
