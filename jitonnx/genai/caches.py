@@ -234,15 +234,10 @@ class Caches:
     def copy(self, moves: Sequence[Move], tokens: int) -> None:
         """Copy sequences of so many tokens over others: of what grows, the rows that differ."""
         for slot in self.slots:
-            array = np.moveaxis(self.values[slot.past].numpy(), slot.batch_axis, 0)
-            if not slot.grows or slot.rows_axis is None:
-                for move in moves:
-                    array[move.target] = array[move.source]
-                continue
-            axis = slot.rows_axis - (slot.batch_axis < slot.rows_axis)
+            array = self.values[slot.past].numpy()
             for move in moves:
-                differing = (*(slice(None),) * axis, slice(move.begin, tokens))
-                array[move.target][differing] = array[move.source][differing]
+                rows = slice(move.begin if slot.grows else 0, tokens if slot.grows else None)
+                array[_of_sequence(slot, move.target, rows)] = array[_of_sequence(slot, move.source, rows)]
 
     def can_rewind(self, length: int, tokens: int) -> bool:
         """Whether, `length` tokens being there, those behind the first `tokens` can be forgotten."""
@@ -290,6 +285,15 @@ class Caches:
 def _front(memory: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """The beginning of memory as an array of this shape."""
     return memory.reshape(-1)[: math.prod(shape)].reshape(shape)
+
+
+def _of_sequence(slot: Slot, sequence: int, rows: slice) -> tuple[slice | int, ...]:
+    """Some rows of one sequence in a slot's array."""
+    index: list[slice | int] = [slice(None)] * len(slot.shape)
+    if slot.rows_axis is not None:
+        index[slot.rows_axis] = rows
+    index[slot.batch_axis] = sequence
+    return tuple(index)
 
 
 def _rows(slot: Slot, count: int) -> tuple[slice, ...]:
