@@ -34,8 +34,8 @@ class MultiModalProcessor:
         does not say what is to be done with images."""
         if model.type not in TYPES:
             raise errors.NotImplemented(
-                f"{model.config.folder} is of type {model.type!r}: prompts with images are made for "
-                f"{', '.join(TYPES)}; use Tokenizer for text"
+                f"{model.config.folder} is of type {model.type!r}, which prompts with images are not made for; they "
+                f"are for {', '.join(TYPES)}: use Tokenizer for text"
             )
         self.tokenizer = Tokenizer(model)
         """(Not in onnxruntime-genai.)"""
