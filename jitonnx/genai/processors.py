@@ -16,7 +16,7 @@ def processor_of(model: Model) -> MultiModalProcessor:
     kind = PROCESSORS.get(model.type)
     if kind is None:
         raise errors.NotImplemented(
-            f"the model is {model.type!r} ({model.config.name('model', 'type')}), and processors are there for "
-            f"{', '.join(PROCESSORS)}: use Tokenizer for text"
+            f"{model.config.folder} is of type {model.type!r}, which prompts with images or audio are not made for; they "
+            f"are for {', '.join(PROCESSORS)}: use Tokenizer for text"
         )
     return kind(model)

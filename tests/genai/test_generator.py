@@ -360,7 +360,7 @@ def test_configurations_are_changed_by_programs(model_folder: Path) -> None:
 
 def test_what_is_not_there_says_so(model: ours.Model) -> None:
     for refused in (ours.StreamingProcessor.open, model.create_multimodal_processor):
-        with pytest.raises(NotImplementedError, match=r"not |processors are there"):
+        with pytest.raises(NotImplementedError, match="not"):
             refused()
 
 

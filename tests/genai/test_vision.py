@@ -180,6 +180,27 @@ def test_images_of_different_sizes_are_read_one_by_one(models: dict[str, ours.Mo
     assert generator.get_input("position_ids").max() < inputs["input_ids"].as_numpy().size  # images take few
 
 
+def test_prompts_of_phi4(tmp_path: Path) -> None:
+    """A mark becomes as many tokens as its image takes; the numbers are what onnxruntime-extensions says."""
+    model = ours.Model(str(write_vision_folder(tmp_path / "phi4mm", "phi4mm")))
+    processor = model.create_multimodal_processor()
+    prompt = "hello <|image_1|> kernel of <|image_2|> the"
+    images = ours.Images.open_bytes(picture(500, 261), picture(90, 172, "JPEG", 1))
+    inputs = {name: value.as_numpy() for name, value in processor(prompt, images=images).items()}
+    counts = inputs["num_image_tokens"].reshape(-1)
+    np.testing.assert_array_equal(counts, [785, 433])
+    ids = inputs["input_ids"][0]
+    runs = np.split(ids, np.flatnonzero(np.diff((ids == SMALLEST).astype(int))) + 1)
+    assert [len(part) for part in runs if part[0] == SMALLEST] == counts.tolist()
+    assert inputs["pixel_values"].shape == (2, 3, 3, 448, 448)
+    assert inputs["image_attention_mask"].shape == (2, 3, 32, 32)
+    assert inputs["audio_projection_mode"].tolist() == [1]
+    assert inputs["image_sizes"].tolist() == [[448, 896], [896, 448]]
+    alone = processor("hello")
+    assert set(alone) == {"input_ids", "audio_projection_mode"}
+    run(started(ours, model, alone))
+
+
 def test_prompts_are_read_in_batches_without_images(models: dict[str, ours.Model]) -> None:
     model = models["qwen2_5_vl"]
     rows = np.full((2, 6), 3, np.int32)
@@ -290,6 +311,16 @@ def test_folders_that_lack_something(folders: dict[str, Path], tmp_path: Path) -
     named = changed(folder, tmp_path / "named", lambda model: model["vision"].update(inputs={"pixel_values": "pixels"}))
     with pytest.raises(InvalidArgument, match="pixels"):
         ours.Model(str(named))
+
+
+def test_adapters_of_images_are_refused(folders: dict[str, Path], tmp_path: Path) -> None:
+    """Text goes without."""
+    change = {"adapter_filename": "vision.onnx_adapter"}
+    folder = changed(folders["phi3v"], tmp_path / "adapter", lambda model: model["vision"].update(change))
+    model = ours.Model(str(folder))
+    assert run(started(ours, model, read(ours, model, "phi3v", [])))[0]
+    with pytest.raises(jitonnx.errors.NotImplemented, match="adapter_filename"):
+        started(ours, model, read(ours, model, "phi3v", PICTURES[:1]))
 
 
 def test_an_embedding_of_another_type(folders: dict[str, Path], tmp_path: Path) -> None:

@@ -27,7 +27,10 @@ TEMPLATES = {
     "qwen2_5_vl": "<|vision_start|><|image_pad|><|vision_end|>",
 }
 """What a template writes for an image; the others' have texts alone."""
+ALIGNERS = {"phi4mm": "phi4-vision-aligner"}
+"""What brings outputs of several images to one shape."""
 SMALLEST = 300
+"""The first of these tokens."""
 
 
 def steps(kind: str) -> list[dict[str, Any]]:
@@ -45,12 +48,13 @@ def steps(kind: str) -> list[dict[str, Any]]:
     elif kind == "phi3v":
         named = [*decode, ("Phi3ImageTransform", {"num_crops": 1, "num_img_tokens": 144})]
     elif kind == "phi4mm":
+        base = {"dyhd_base_resolution": 448}
         named = [
-            *decode,
-            ("Phi4VisionDynamicPreprocess", {"dynamic_hd": 2, "dyhd_base_resolution": 448}),
-            ("Rescale", {"rescale_factor": 1 / 255}),
+            ("DecodeImage", {"color_space": "RGB"}),
+            ("Phi4VisionDynamicPreprocess", {"dynamic_hd": 4, **base}),
+            rescale,
             ("Normalize", {"mean": [0.5] * 3, "std": [0.5] * 3}),
-            ("Phi4VisionProcessor", {"dynamic_hd": 2, "dyhd_base_resolution": 448}),
+            ("Phi4VisionProcessor", {"interpolation": "CUBIC", **base}),
         ]
     else:
         sizes = {"patch_size": 14, "merge_size": 2}
@@ -61,10 +65,14 @@ def steps(kind: str) -> list[dict[str, Any]]:
             ("Normalize", {"mean": [0.48, 0.46, 0.41], "std": [0.27, 0.26, 0.28], "qwen2_5_vl": 1}),
             ("PatchImage", {"temporal_patch_size": 2, **sizes}),
         ]
-    return [
+    made = [
         {"operation": {"name": f"step{place}", "domain": "com.microsoft.extensions", "type": name, "attrs": attributes}}
         for place, (name, attributes) in enumerate(named)
     ]
+    if kind == "phi4mm":  # the mask is the second output of the second step
+        made[2]["operation"]["inputs"] = [":0"]
+        made[4]["operation"]["inputs"] = [":0", "step1:1"]
+    return made
 
 
 class _Graph:
@@ -193,7 +201,9 @@ def write_vision_folder(folder: Path, kind: str, **changes: Any) -> Path:
     write_folder(folder, model)
     (folder / "vision.onnx").write_bytes(vision(kind).SerializeToString())
     (folder / "embedding.onnx").write_bytes(embedding(kind, table).SerializeToString())
-    (folder / "processor_config.json").write_text(json.dumps({"processor": {"name": kind, "transforms": steps(kind)}}))
+    (folder / "processor_config.json").write_text(
+        json.dumps({"processor": {"name": kind, "transforms": steps(kind), "output_aligner": ALIGNERS.get(kind, "")}})
+    )
     place = folder / "genai_config.json"
     config = json.loads(place.read_text())
     section = config["model"]
