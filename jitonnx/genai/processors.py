@@ -16,7 +16,7 @@ def processor_of(model: Model) -> MultiModalProcessor:
     kind = PROCESSORS.get(model.type)
     if kind is None:
         raise errors.NotImplemented(
-            f"{model.config.folder} is of type {model.type!r}, which prompts with images or audio are not made for; they "
-            f"are for {', '.join(PROCESSORS)}: use Tokenizer for text"
+            f"{model.config.folder} is of type {model.type!r}, which prompts with images or audio are not made for: "
+            f"they are for {', '.join(PROCESSORS)}; use Tokenizer for text"
         )
     return kind(model)
