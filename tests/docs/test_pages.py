@@ -178,7 +178,7 @@ def test_language_models(folder: Path) -> None:
             (language, text.replace("http://127.0.0.1:8000", address).replace('"FOLDER"', f'"{SERVED}"'))
             for language, text in blocks("docs/genai.md")
         ]
-        page = [(language, text.replace("max_length=4096", "max_length=400")) for language, text in page]
+        page = [(language, text.replace("max_length=4096", "max_length=2000")) for language, text in page]
         run_all("docs/genai.md", {"prompts": ["hello", "world of"], "openai": openai}, page)
 
 
