@@ -135,7 +135,7 @@ def run(
     )
     if spec.most_spans > 1:
         join = JoinSpec(spec.shared, spec.most_spans, spec.natural, spec.empty_rows_zero)
-        given = {name: getattr(sizes, name) for name in JoinSizes._places}
+        given = {name: getattr(sizes, name) for name in JoinSizes._given[0]}
         joined = join.complete(JoinSizes(**given))
         compiled(join, target)([spans, y], joined, join.tasks(joined), 0, pieces)
     assert (wide[:, :, width:] == 7).all()
