@@ -6,7 +6,7 @@ import numpy as np
 
 from jitonnx.emit.arguments import Arguments, Size, computed
 from jitonnx.kernels.parts.layouts import UnaryBuffers
-from jitonnx.kernels.spec import KernelSpec, Work
+from jitonnx.kernels.spec import KernelSpec, Work, only
 from jitonnx.support.records import dataclass
 from jitonnx.target import tuning
 
@@ -30,10 +30,7 @@ class DeterminantSpec(KernelSpec):
 
     BUFFERS = UnaryBuffers
     SIZES = DeterminantSizes
-
-    def __post_init__(self) -> None:
-        if self.element not in ELEMENTS:
-            raise ValueError(f"no kernel makes determinants of {self.element}")
+    ALLOWED = only(element=ELEMENTS)
 
     def complete(self, sizes: DeterminantSizes) -> DeterminantSizes:
         return DeterminantSizes.following(

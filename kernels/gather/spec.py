@@ -15,17 +15,12 @@ import numpy as np
 from jitonnx.emit.arguments import Arguments, Buffer, Size, Sizes, by_name, computed, each, result
 from jitonnx.kernels.parts.axes import MAX_RANK, dense, merged
 from jitonnx.kernels.parts.sizes import larger
-from jitonnx.kernels.spec import KernelSpec, Work
+from jitonnx.kernels.spec import INDICES, ITEMSIZES, KernelSpec, Work, only
 from jitonnx.support.records import dataclass
 from jitonnx.target import tuning
 
 PIECES = (1, 2, 4, 8, 16, 32, 64)
 """Bytes that one or two instructions move."""
-
-
-def _check_index(index: str) -> None:
-    if index not in ("int32", "int64"):
-        raise ValueError(f"indices are int32 or int64, not {index}")
 
 
 class GatherBuffers(Arguments):
@@ -73,13 +68,7 @@ class GatherRowsSpec(KernelSpec):
     BUFFERS = GatherBuffers
     SIZES = GatherRowsSizes
     PRESCHEDULED = True
-
-    def __post_init__(self) -> None:
-        _check_index(self.index)
-        if not 0 < self.width <= MAX_RANK:
-            raise ValueError(f"index tuples have 1 to {MAX_RANK} elements, not {self.width}")
-        if self.piece not in (0, *PIECES):
-            raise ValueError(f"runs of {self.piece} bytes are not moved at once")
+    ALLOWED = only(index=INDICES, width=range(1, MAX_RANK + 1), piece=(0, *PIECES))
 
     def complete(self, sizes: GatherRowsSizes) -> GatherRowsSizes:
         return GatherRowsSizes.following(sizes, task_rows=larger(1, tuning.TASK_BYTES // larger(1, sizes.run_bytes)))
@@ -166,11 +155,7 @@ class GatherElementsSpec(KernelSpec):
 
     BUFFERS = GatherBuffers
     SIZES = GatherElementsSizes
-
-    def __post_init__(self) -> None:
-        _check_index(self.index)
-        if self.itemsize not in (1, 2, 4, 8):
-            raise ValueError(f"no gathering kernel for elements of {self.itemsize} bytes")
+    ALLOWED = only(index=INDICES, itemsize=ITEMSIZES)
 
     def arguments(self, shape: Sequence[int], indices_shape: Sequence[int], axis: int) -> GatherElementsSizes:
         """The sizes for dense data of `shape`, indices and out, and `axis` >= 0. ValueError for more than 8 axes."""
@@ -235,10 +220,7 @@ class ReverseSequenceSpec(KernelSpec):
 
     BUFFERS = ReverseSequenceBuffers
     SIZES = ReverseSequenceSizes
-
-    def __post_init__(self) -> None:
-        if self.time_axis not in (0, 1):
-            raise ValueError(f"time is axis 0 or 1, not {self.time_axis}")
+    ALLOWED = only(time_axis=(0, 1))
 
     def complete(self, sizes: ReverseSequenceSizes) -> ReverseSequenceSizes:
         row_bytes = larger(1, sizes.second * sizes.run_bytes)

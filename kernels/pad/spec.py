@@ -8,7 +8,7 @@ from math import prod
 from jitonnx.emit.arguments import Arguments, Buffer, Size, Sizes, by_name, computed, each, result
 from jitonnx.kernels.parts.axes import MAX_RANK
 from jitonnx.kernels.parts.sizes import larger, smaller
-from jitonnx.kernels.spec import KernelSpec, Work
+from jitonnx.kernels.spec import ITEMSIZES, KernelSpec, Work, only
 from jitonnx.support.records import NamedTuple, dataclass
 from jitonnx.target import tuning
 
@@ -79,10 +79,7 @@ class PadSpec(KernelSpec):
     BUFFERS = PadBuffers
     SIZES = PadSizes
     COMBINING = True
-
-    def __post_init__(self) -> None:
-        if self.itemsize not in (1, 2, 4, 8) or self.mode not in MODES:
-            raise ValueError(f"no padding kernel for elements of {self.itemsize} bytes, mode {self.mode!r}")
+    ALLOWED = only(itemsize=ITEMSIZES, mode=MODES)
 
     def complete(self, sizes: PadSizes) -> PadSizes:
         axes = _axes(sizes)

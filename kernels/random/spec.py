@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from jitonnx.emit.arguments import Arguments, Buffer, Size, computed, result
-from jitonnx.kernels.spec import KernelSpec, Work
+from jitonnx.kernels.spec import INDICES, KernelSpec, Work, only
 from jitonnx.support.records import dataclass
 from jitonnx.target import tuning
 
@@ -63,10 +63,7 @@ class RandomSpec(KernelSpec):
     BUFFERS = RandomBuffers
     SIZES = RandomSizes
     PRESCHEDULED = True
-
-    def __post_init__(self) -> None:
-        if self.kind not in KINDS or self.element not in ELEMENTS:
-            raise ValueError(f"no kernel draws {self.kind} numbers of {self.element}")
+    ALLOWED = only(kind=KINDS, element=ELEMENTS)
 
     @property
     def task_elements(self) -> int:
@@ -105,10 +102,7 @@ class SearchSpec(KernelSpec):
 
     BUFFERS = SearchBuffers
     SIZES = SearchSizes
-
-    def __post_init__(self) -> None:
-        if self.index not in ("int32", "int64"):
-            raise ValueError(f"no kernel gives places of {self.index}")
+    ALLOWED = only(index=INDICES)
 
     def complete(self, sizes: SearchSizes) -> SearchSizes:
         return SearchSizes.following(sizes, task_elements=SEARCH_ELEMENTS)

@@ -15,7 +15,7 @@ import numpy as np
 from jitonnx.emit.arguments import Arguments, Buffer, Size, Sizes, by_name, computed, each, result
 from jitonnx.kernels.parts.axes import MAX_RANK, dense, merged
 from jitonnx.kernels.parts.sizes import larger, smaller
-from jitonnx.kernels.spec import KernelSpec, Work
+from jitonnx.kernels.spec import INDICES, KernelSpec, Work, only
 from jitonnx.support.records import dataclass
 from jitonnx.target import tuning
 
@@ -45,12 +45,7 @@ class _ScatterSpec(KernelSpec):
     """What becomes of the old and the new element: none (the new one), add, mul, max or min. NaN wins max and min."""
 
     BUFFERS = ScatterBuffers
-
-    def __post_init__(self) -> None:
-        if self.index not in ("int32", "int64"):
-            raise ValueError(f"indices are int32 or int64, not {self.index}")
-        if self.element not in ELEMENTS or self.reduction not in REDUCTIONS:
-            raise ValueError(f"no scattering kernel for {self.element!r} with reduction {self.reduction!r}")
+    ALLOWED = only(index=INDICES, element=ELEMENTS, reduction=REDUCTIONS)
 
     @property
     def _itemsizes(self) -> tuple[int, int]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from jitonnx.emit.arguments import Arguments, Buffer, Size, computed, result
 from jitonnx.kernels.parts.sizes import larger
-from jitonnx.kernels.spec import KernelSpec, Work
+from jitonnx.kernels.spec import KernelSpec, Work, only
 from jitonnx.support.records import dataclass
 from jitonnx.target import tuning
 
@@ -41,10 +41,7 @@ class SegmentsSpec(KernelSpec):
 
     BUFFERS = SegmentsBuffers
     SIZES = SegmentsSizes
-
-    def __post_init__(self) -> None:
-        if self.element not in ELEMENTS or self.kind not in KINDS:
-            raise ValueError(f"no kernel makes the {self.kind} of segments of {self.element}")
+    ALLOWED = only(kind=KINDS, element=ELEMENTS)
 
     def complete(self, sizes: SegmentsSizes) -> SegmentsSizes:
         rows = larger(1, sizes.rows // larger(1, sizes.segments))

