@@ -17,6 +17,9 @@ from jitonnx.genai.log_mel import RATE
 Source = str | os.PathLike[str] | bytes | bytearray | memoryview | np.ndarray
 """A file's place, what a file holds, or samples at 16 kHz."""
 
+_RATES = (1000, 768000)
+"""The least and the greatest, in Hz: of others sound is none, and resampling would take more memory than there is."""
+
 
 class Audios:
     """Some sounds, each as samples."""
@@ -80,6 +83,8 @@ def _decoded(content: bytes, name: str) -> np.ndarray:
     channels, rate = _of_other(content, name) if found is None else found
     if not np.isfinite(channels).all():
         raise InvalidArgument(f"{name} has samples that are not finite")
+    if not _RATES[0] <= rate <= _RATES[1]:
+        raise InvalidArgument(f"{name} is at {rate} Hz: rates from {_RATES[0]} to {_RATES[1]} are read")
     mono: np.ndarray = channels.mean(1, dtype=np.float32)
     if rate == RATE:
         return mono
@@ -99,8 +104,8 @@ def _of_wav(content: bytes, name: str) -> tuple[np.ndarray, int] | None:
         return None
     except EOFError as error:
         raise InvalidArgument(f"{name} is a WAV file that ends too early") from error
-    if width > 4 or not rate:
-        raise InvalidArgument(f"{name} is a WAV file of {8 * width} bits at {rate} Hz, which cannot be read")
+    if width > 4:
+        raise InvalidArgument(f"{name} is a WAV file of {8 * width} bits a sample: 32 at most are read")
     data = data[: len(data) // (width * count) * (width * count)]
     numbers: np.ndarray
     if width == 1:

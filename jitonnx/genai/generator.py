@@ -536,7 +536,7 @@ class Generator:
             is_token = tokens != self._pad
             if not is_token[:, -1].all():
                 counts = np.where(is_token.any(1), count - is_token[:, ::-1].argmax(1), 0)
-        piece, begin = self.options.chunk_size if len(tokens) == 1 else 0, 0
+        piece, begin = self.options.chunk_size if counts is None else 0, 0
         try:
             while piece and count - begin > piece:
                 self._steps.read(tokens[:, begin : begin + piece])

@@ -45,11 +45,17 @@ class SpeechProcessor(MultiModalProcessor):
             )
         if len(prompts) != len(audios.sounds):
             raise InvalidArgument(f"prompts are {len(prompts)}, sounds {len(audios.sounds)}: one for each is needed")
+        tokens = [self.tokenizer.encode(one) for one in prompts]
+        counts = ", ".join(str(len(one)) for one in tokens)
+        if len({len(one) for one in tokens}) > 1:
+            raise InvalidArgument(
+                f"prompts have {counts} tokens: give those of one number together, as the model has no mask for padding"
+            )
         features = np.stack([self._form.first_window(one) for one in audios.sounds])
         return NamedTensors(
             {
                 FEATURES: Tensor(features.astype(self._encoder.features_type)),
-                "input_ids": self.tokenizer.encode_batch(prompts),
+                "input_ids": Tensor(np.stack(tokens)),
             }
         )
 

@@ -42,8 +42,8 @@ class SpeechTokens:
     languages: dict[str, int]
     """By their codes; none where the model knows English alone."""
     tasks: dict[str, int]
-    forced_language: int | None
-    """That of a model which was made for one language; None: it is to be told or found out."""
+    own_language: str | None
+    """The code of a model which was made for one language; None: it is to be told or found out."""
     suppressed: np.ndarray
     """Never said, int64."""
     suppressed_first: np.ndarray
@@ -64,13 +64,6 @@ class SpeechTokens:
                 f"language is {given!r}; those of the model are: {', '.join(sorted(self.languages)) or 'English alone'}"
             )
         return self.languages[code]
-
-    def code(self, token: int) -> str:
-        """The code of a language's token. InvalidArgument for another token."""
-        for code, one in self.languages.items():
-            if one == token:
-                return code
-        raise InvalidArgument(f"token {token} is no language's; these are: {self.languages}")
 
     def prompt(self, language: int | None, task: str, *, timestamps: bool) -> list[int]:
         """What a transcript begins with. language: None for a model of English alone."""
@@ -167,14 +160,13 @@ def speech_tokens(model: Model, tokenizer: Tokenizer) -> SpeechTokens:
         suppressed = [start, *(known[name] for one in _SPECIAL if (name := f"<|{one}|>") in known)]
     if not model.ends:
         raise InvalidArgument(f"{model.config.name('model', 'eos_token_id')} is not there: it ends a transcript")
-    forced = _forced_language(told, languages) if is_multilingual else None
     return SpeechTokens(
         start=start,
         end=model.ends[0],
         no_timestamps=no_timestamps,
         languages=languages if is_multilingual else {},
         tasks=tasks,
-        forced_language=forced,
+        own_language=_own_language(told, languages) if is_multilingual else None,
         suppressed=np.array(suppressed, np.int64),
         suppressed_first=np.array(told.tokens("begin_suppress_tokens") or [], np.int64),
         latest_first=told.token("max_initial_timestamp_index"),
@@ -187,15 +179,18 @@ def _languages(tokenizer: Tokenizer) -> dict[str, int]:
     return found if len(found) > 1 else {}
 
 
-def _forced_language(told: _Told, languages: dict[str, int]) -> int | None:
-    language = told.get("language")
-    if isinstance(language, str) and (code := language.strip("<|>")) in languages:
-        return languages[code]
-    for pair in told.get("forced_decoder_ids") or []:
-        if isinstance(pair, list) and len(pair) == 2 and pair[0] == 1 and pair[1] in languages.values():
-            found: int = pair[1]
-            return found
-    return None
+def _own_language(told: _Told, languages: dict[str, int]) -> str | None:
+    """The language that a folder names, or has behind the first token."""
+    if isinstance(language := told.get("language"), str):
+        return language
+    forced = told.get("forced_decoder_ids")
+    codes = {token: code for code, token in languages.items()}
+    firsts = (
+        [pair[1] for pair in forced if isinstance(pair, list) and len(pair) == 2 and pair[0] == 1]
+        if isinstance(forced, list)
+        else []
+    )
+    return next((codes[token] for token in firsts if token in codes), None)
 
 
 class _Told:

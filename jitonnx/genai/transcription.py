@@ -65,13 +65,15 @@ class Transcriber:
         if max_new_tokens is not None and max_new_tokens < 1:
             raise InvalidArgument(f"max_new_tokens is {max_new_tokens}: 1 or more is needed")
         told = None if language is None else tokens.language(language)
+        if told is None and tokens.own_language is not None:
+            told = tokens.language(tokens.own_language)
         sound = samples(audio)
         features, seconds = self._features(sound)
         is_long = features.shape[1] > self._form.frames
         generator = self._generator()
         window = self._listen(generator, features, 0)
         if told is None and tokens.languages:
-            told = tokens.forced_language if tokens.forced_language is not None else self._detected(generator)
+            told = self._detected(generator)
         has_times = timestamps or is_long
         prompt = np.array(tokens.prompt(told, task, timestamps=has_times), np.int32)
         said: list[int] = []
@@ -95,7 +97,8 @@ class Transcriber:
             if begin * self._frame_seconds >= seconds or begin >= features.shape[1]:
                 break
             window = self._listen(generator, features, begin)
-        return Transcript(self._text(heard), None if told is None else tokens.code(told), segments, said, seconds)
+        codes: dict[int | None, str] = {token: code for code, token in tokens.languages.items()}
+        return Transcript(self._text(heard), codes.get(told), segments, said, seconds)
 
     @property
     def _frame_seconds(self) -> float:

@@ -87,6 +87,7 @@ def test_a_processor_says_what_it_needs(builders: Path, model_folder: Path) -> N
     for arguments, options, message in (
         ([PROMPT], {}, "Audios.open"),
         ([""], {"audios": audios}, "startoftranscript"),
+        ([[PROMPT, "<|en|>"]], {"audios": ours.Audios(audios.sounds * 2)}, "4, 1 tokens"),
         ([[PROMPT, PROMPT]], {"audios": audios}, "prompts are 2, sounds 1"),
         ([PROMPT], {"audios": audios, "images": audios}, "takes no images"),
         ([PROMPT], {"audios": ours.Audios([np.zeros(100, np.float32)])}, "160 at least"),
@@ -173,6 +174,8 @@ def test_audio_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     ):
         with pytest.raises(InvalidArgument, match=message):
             samples(given)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match="at 3 Hz"):
+        samples(wav(tone(0.2), rate=3))
     with pytest.raises(InvalidArgument, match="was given nothing"):
         ours.Audios.open()
     for package in ("soundfile", "soxr"):
