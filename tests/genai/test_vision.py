@@ -195,7 +195,7 @@ def test_prompts_of_phi4(tmp_path: Path) -> None:
     assert inputs["pixel_values"].shape == (2, 3, 3, 448, 448)
     assert inputs["image_attention_mask"].shape == (2, 3, 32, 32)
     assert inputs["audio_projection_mode"].tolist() == [1]
-    assert inputs["image_sizes"].tolist() == [[448, 896], [896, 448]]
+    assert inputs["image_sizes"].tolist() == [[448, 896], [448, 448]]
     alone = processor("hello")
     assert set(alone) == {"input_ids", "audio_projection_mode"}
     run(started(ours, model, alone))
