@@ -96,7 +96,7 @@ class Vision:
     def dtype(self, name: str) -> np.dtype[Any]:
         """The type in which the model takes what a processor makes; float32 also for what NumPy has none for."""
         entry = self._entries.get(self.names[name])
-        dtype = _TEXTS[entry.type] if entry is not None and entry.type in _TEXTS else DType.FLOAT
+        dtype = _TEXTS[entry.type] if entry is not None else DType.FLOAT
         return np.dtype(np.float32) if dtype is DType.BFLOAT16 else dtype.numpy
 
     def takes(self, name: str) -> bool:
@@ -304,7 +304,9 @@ class Prompts:
             return
         features = vision.features(given)
         first = int(self.positions(begin, 1)[0, 0])
-        grids = given.get(GRID)
+        grids = next(
+            (value for name, value in given.items() if vision.names.get(name, name) == vision.names[GRID]), None
+        )
         if grids is None:
             positions = np.broadcast_to(first + np.arange(len(tokens)), (3, len(tokens)))
         else:
