@@ -16,7 +16,7 @@ import jitonnx
 import jitonnx.genai as ours
 from jitonnx.errors import InvalidArgument, NoSuchFile
 from jitonnx.genai.images import smart_size
-from tests.genai.vision_folders import SMALLEST, picture, write_vision_folder
+from tests.genai.vision_folders import SMALLEST, picture, vision, write_vision_folder
 
 pytest.importorskip("onnxruntime_extensions")
 KINDS = ["gemma3", "phi3v", "qwen2_5_vl"]
@@ -214,6 +214,20 @@ def test_images_of_different_sizes_are_read_one_by_one(models: dict[str, ours.Mo
     generator = started(ours, model, inputs)
     generator.generate_next_token()
     assert generator.get_input("position_ids").max() < inputs["input_ids"].as_numpy().size  # images take few
+
+
+def test_vision_models_of_one_image(folders: dict[str, Path], tmp_path: Path) -> None:
+    """Are run for each image, as by onnxruntime-genai."""
+    theirs = pytest.importorskip("onnxruntime_genai")
+    folder = changed(folders["qwen2_5_vl"], tmp_path / "one", lambda model: None)
+    (folder / "vision.onnx").unlink()
+    (folder / "vision.onnx").write_bytes(vision("qwen2_5_vl", images=1).SerializeToString())
+    made = []
+    for genai in (ours, theirs):
+        model = genai.Model(str(folder))
+        made.append(run(started(genai, model, read(genai, model, "qwen2_5_vl", PICTURES))))
+    assert made[0][0] == made[1][0]
+    np.testing.assert_allclose(made[0][1], made[1][1], rtol=1e-4, atol=1e-4)
 
 
 def test_prompts_of_phi4(tmp_path: Path) -> None:
