@@ -17,6 +17,7 @@ def needed(package: str, purpose: str, *, extra: str = "genai") -> Any:
     try:
         return importlib.import_module(package)
     except ModuleNotFoundError as error:
-        if error.name != package.partition(".")[0]:
+        name = package.partition(".")[0]
+        if (error.name or "").partition(".")[0] != name:
             raise
-        raise MissingPackage(f"{purpose} needs the package {error.name!r}: pip install 'jitonnx[{extra}]'") from error
+        raise MissingPackage(f"{purpose} needs the package {name!r}: pip install 'jitonnx[{extra}]'") from error

@@ -79,6 +79,7 @@ class Vision:
         self._config = config
         path = ("model", "vision")
         self._entries = {one.name: one for one in session.get_inputs()}
+        _check_tensors(config.file(*path, "filename"), session.get_inputs())
         self.names = {
             name: config.text(*path, "inputs", _KEYS.get(name, name), default=name)
             for name in (PIXELS, GRID, SIZES, MASK)
@@ -95,7 +96,7 @@ class Vision:
     def dtype(self, name: str) -> np.dtype[Any]:
         """The type in which the model takes what a processor makes; float32 also for what NumPy has none for."""
         entry = self._entries.get(self.names[name])
-        dtype = _TEXTS[entry.type] if entry is not None and entry.type in _TEXTS else DType.FLOAT
+        dtype = _TEXTS[entry.type] if entry is not None else DType.FLOAT
         return np.dtype(np.float32) if dtype is DType.BFLOAT16 else dtype.numpy
 
     def takes(self, name: str) -> bool:
@@ -164,14 +165,20 @@ class Embedding:
         """InvalidArgument for a model whose inputs and outputs are not those; NotImplemented for one that asks for
         more."""
         path, inputs = ("model", "embedding"), session.get_inputs()
+        _check_tensors(config.file(*path, "filename"), inputs)
         self.session = session
         ids = _entry(config, inputs, *path, "inputs", "input_ids")
         self.ids, self.ids_type = ids.name, _TEXTS[ids.type].numpy
-        self._output = _entry(config, session.get_outputs(), *path, "outputs", "inputs_embeds")
-        self.output, self.dtype = self._output.name, _TEXTS[self._output.type]
-        width = self._output.shape[-1]
+        output = _entry(config, session.get_outputs(), *path, "outputs", "inputs_embeds")
+        self.output, self.dtype = output.name, _TEXTS[output.type]
+        width = output.shape[-1]
         self.width = width if isinstance(width, int) else config.number("model", "decoder", "hidden_size")
         """The numbers of a row."""
+        if self.width < 1:
+            raise InvalidArgument(
+                f"{config.name('model', 'decoder', 'hidden_size')} is {self.width}, and output {self.output!r} of the "
+                f"embedding model does not tell its size either ({list(output.shape)}): set it to the decoder's"
+            )
         self.features = config.text(*path, "inputs", "image_features", default="image_features")
         audio = config.text(*path, "inputs", "audio_features", default="audio_features")
         self._features = [one for one in inputs if one.name in (self.features, audio)]
@@ -280,8 +287,8 @@ class Prompts:
 
     @property
     def placeholders(self) -> int:
-        """How many numbers below 0 stand for images among the tokens that are appended next."""
-        return len(self._given.get(SIZES, ()))
+        """How many numbers below 0 may stand for images among tokens that are appended."""
+        return max(len(given.get(SIZES, ())) for given in (self._given, *(one.given for one in self.segments)))
 
     def clear(self) -> None:
         """Forget the inputs that are set for tokens to come."""
@@ -297,7 +304,9 @@ class Prompts:
             return
         features = vision.features(given)
         first = int(self.positions(begin, 1)[0, 0])
-        grids = given.get(GRID)
+        grids = next(
+            (value for name, value in given.items() if vision.names.get(name, name) == vision.names[GRID]), None
+        )
         if grids is None:
             positions = np.broadcast_to(first + np.arange(len(tokens)), (3, len(tokens)))
         else:
@@ -358,6 +367,12 @@ class Prompts:
             behind = places >= one.end
             made[:, behind] = int(one.positions.max()) + 1 + places[behind] - one.end
         return made
+
+
+def _check_tensors(place: str, entries: list[Any]) -> None:
+    for one in entries:
+        if one.type not in _TEXTS:
+            raise errors.NotImplemented(f"input {one.name!r} of {place} is {one.type}: tensors are supported")
 
 
 def _entry(config: Config, entries: list[Any], *path: str) -> Any:

@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import jitonnx
 import jitonnx.genai as ours
 from jitonnx.errors import InvalidArgument, NoSuchFile
 from jitonnx.genai.images import smart_size
-from tests.genai.vision_folders import SMALLEST, picture, write_vision_folder
+from tests.genai.vision_folders import SMALLEST, picture, vision, write_vision_folder
 
 pytest.importorskip("onnxruntime_extensions")
 KINDS = ["gemma3", "phi3v", "qwen2_5_vl"]
@@ -166,6 +167,41 @@ def test_a_later_turn_may_have_an_image(models: dict[str, ours.Model], kind: str
     np.testing.assert_allclose(same, logits, rtol=1e-4, atol=1e-4)
 
 
+def test_engines_read_text_alone(models: dict[str, ours.Model]) -> None:
+    """Two requests at once get what each gets alone, Qwen's positions included."""
+    model = models["qwen2_5_vl"]
+    prompts = [np.array([40, 51, 62, 73], np.int32), np.array([60, 71, 82, 93, 104, 115, 126], np.int32)]
+    engine = ours.Engine(model)
+    events, tokens = engine.create_event_buffer(16), {}
+    for number, prompt in enumerate(prompts):
+        request = engine.create_request()
+        turn = ours.TurnOptions(request)
+        turn.set_max_generated_tokens(8)
+        tokens[id(request)] = (number, request, made := [])
+        request.begin_turn(prompt, turn)
+    while engine.has_pending_requests():
+        for event in engine.run(events) or ():
+            if event.token is not None:
+                tokens[id(event.request)][2].append(event.token)
+    for number, _, made in tokens.values():
+        params = ours.GeneratorParams(model)
+        params.set_search_options(max_length=len(prompts[number]) + 8)
+        generator = ours.Generator(model, params)
+        generator.append_tokens(prompts[number])
+        expected = run(generator)[0][len(prompts[number]) :]
+        assert made[: len(expected)] == expected
+
+
+def test_packages_that_are_missing(models: dict[str, ours.Model], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PIL.Image", "onnxruntime_extensions.pp_api"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+        monkeypatch.setitem(sys.modules, name.partition(".")[0], None)
+    with pytest.raises(ImportError, match=r"jitonnx\[vision\]"):
+        ours.Images.open_bytes(PICTURES[0])
+    with pytest.raises(ImportError, match=r"jitonnx\[vision\]"):
+        models["gemma3"].create_multimodal_processor()
+
+
 def test_images_of_different_sizes_are_read_one_by_one(models: dict[str, ours.Model]) -> None:
     """Qwen's, where onnxruntime-genai's processor refuses them."""
     model = models["qwen2_5_vl"]
@@ -178,6 +214,20 @@ def test_images_of_different_sizes_are_read_one_by_one(models: dict[str, ours.Mo
     generator = started(ours, model, inputs)
     generator.generate_next_token()
     assert generator.get_input("position_ids").max() < inputs["input_ids"].as_numpy().size  # images take few
+
+
+def test_vision_models_of_one_image(folders: dict[str, Path], tmp_path: Path) -> None:
+    """Are run for each image, as by onnxruntime-genai."""
+    theirs = pytest.importorskip("onnxruntime_genai")
+    folder = changed(folders["qwen2_5_vl"], tmp_path / "one", lambda model: None)
+    (folder / "vision.onnx").unlink()
+    (folder / "vision.onnx").write_bytes(vision("qwen2_5_vl", images=1).SerializeToString())
+    made = []
+    for genai in (ours, theirs):
+        model = genai.Model(str(folder))
+        made.append(run(started(genai, model, read(genai, model, "qwen2_5_vl", PICTURES))))
+    assert made[0][0] == made[1][0]
+    np.testing.assert_allclose(made[0][1], made[1][1], rtol=1e-4, atol=1e-4)
 
 
 def test_prompts_of_phi4(tmp_path: Path) -> None:
