@@ -149,18 +149,13 @@ class Config:
         """Without effect, as `set_provider_option`."""
         self.append_provider(provider)
 
-    def set_decoder_provider_options_hardware_vendor_id(self, provider: str, value: int) -> None:
-        """Without effect, as `set_provider_option`."""
-        self.append_provider(provider)
+    set_decoder_provider_options_hardware_vendor_id = set_decoder_provider_options_hardware_device_id
 
     def clear_decoder_provider_options_hardware_device_type(self, provider: str) -> None:
         """Accepted without effect."""
 
-    def clear_decoder_provider_options_hardware_device_id(self, provider: str) -> None:
-        """Accepted without effect."""
-
-    def clear_decoder_provider_options_hardware_vendor_id(self, provider: str) -> None:
-        """Accepted without effect."""
+    clear_decoder_provider_options_hardware_device_id = clear_decoder_provider_options_hardware_device_type
+    clear_decoder_provider_options_hardware_vendor_id = clear_decoder_provider_options_hardware_device_type
 
     def _session_options(self) -> dict[str, Any]:
         path = ("model", "decoder", "session_options")

@@ -40,28 +40,11 @@ class MtpGenerator(_Refused):
 
 
 def is_cuda_available() -> bool:
-    """False, always."""
+    """False, always: jitonnx runs on CPUs alone."""
     return False
 
 
-def is_dml_available() -> bool:
-    """False, always."""
-    return False
-
-
-def is_openvino_available() -> bool:
-    """False, always."""
-    return False
-
-
-def is_qnn_available() -> bool:
-    """False, always."""
-    return False
-
-
-def is_webgpu_available() -> bool:
-    """False, always."""
-    return False
+is_dml_available = is_openvino_available = is_qnn_available = is_webgpu_available = is_cuda_available
 
 
 def get_current_gpu_device_id() -> int:
@@ -95,5 +78,4 @@ def enable_telemetry_events() -> None:
     """Accepted, without effect: there is no telemetry."""
 
 
-def disable_telemetry_events() -> None:
-    """Accepted, without effect: there is no telemetry."""
+disable_telemetry_events = enable_telemetry_events

@@ -309,6 +309,13 @@ class Planner:
 
     # ------------------------------------------------------------ stages
 
+    def call_with_epilogue(
+        self, group: Group, call: KernelCall, rows: RowStrides, order: Sequence[int] | None = None
+    ) -> None:
+        """Append a call with the epilogue of its group: see `epilogue`."""
+        self.epilogue(group, call, rows, order)
+        self.call(call)
+
     def epilogue(self, group: Group, call: KernelCall, rows: RowStrides, order: Sequence[int] | None = None) -> None:
         """Put the epilogue of its group on `call`: the stage, its tensors and sizes.
 

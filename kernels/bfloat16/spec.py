@@ -43,10 +43,7 @@ class Bfloat16Spec(AmxSpec):
     BUFFERS = Bfloat16Buffers
     SIZES: ClassVar[type[Arguments]] = AmxSizes
     ITEM_BYTES = 2
-
-    @property
-    def features(self) -> tuple[str, ...]:
-        return BFLOAT16["tiles"].features
+    features = BFLOAT16["tiles"].features
 
     @property
     def x_bytes(self) -> int:
@@ -72,10 +69,7 @@ class BfmmlaSpec(Bfloat16Spec):
     """
 
     GFLOPS, FIGURES = tuning.SMALL_MATRIX_PRODUCTS.gflops, tuning.SMALL_MATRIX_PRODUCTS
-
-    @property
-    def features(self) -> tuple[str, ...]:
-        return BFLOAT16["matrices"].features
+    features = BFLOAT16["matrices"].features
 
     @property
     def packing(self) -> tuple[str, bool, int]:
@@ -99,10 +93,7 @@ class DotsSpec(Bfloat16Spec):
 
     GFLOPS, FIGURES = tuning.PAIR_PRODUCTS.gflops, tuning.PAIR_PRODUCTS
     ACROSS = True
-
-    @property
-    def features(self) -> tuple[str, ...]:
-        return BFLOAT16["dots"].features
+    features = BFLOAT16["dots"].features
 
     @property
     def unit_rows(self) -> int:

@@ -35,10 +35,7 @@ class IntegerAmxSpec(AmxSpec):
     BUFFERS = IntegerBuffers
     SIZES = AmxSizes
     ITEM_BYTES = 1
-
-    @property
-    def features(self) -> tuple[str, ...]:
-        return INTEGERS["tiles"].features
+    features = INTEGERS["tiles"].features
 
     @property
     def x_bytes(self) -> int:

@@ -46,10 +46,7 @@ class IntegerMatricesAmxSpec(OfMatrices):
     BUFFERS = MatricesBuffers
     SIZES = AmxMatricesSizes
     ITEM_BYTES = 1
-
-    @property
-    def features(self) -> tuple[str, ...]:
-        return INTEGERS["tiles"].features
+    features = INTEGERS["tiles"].features
 
     @property
     def packs(self) -> bool:
@@ -99,10 +96,7 @@ class IntegerPackingSpec(KernelSpec):
     BUFFERS = UnaryBuffers
     SIZES = PackingSizes
     PRESCHEDULED = True
-
-    @property
-    def features(self) -> tuple[str, ...]:
-        return INTEGERS["tiles"].features
+    features = INTEGERS["tiles"].features
 
     def tasks(self, sizes: PackingSizes) -> int:
         return packing_tasks(sizes, self.width)

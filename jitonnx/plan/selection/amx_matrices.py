@@ -126,8 +126,7 @@ class ComputedProduct:
         """Adds the call of the product with its epilogue."""
         call.reason = "; ".join([call.reason, *group.reasons])
         call.notes.append("b packed as it is used" if packs else "b packed before")
-        planner.epilogue(group, call, lambda tensor: matrix_rows(tensor, self.shape))
-        planner.call(call)
+        planner.call_with_epilogue(group, call, lambda tensor: matrix_rows(tensor, self.shape))
 
     @property
     def _step(self) -> DimLike:

@@ -154,5 +154,4 @@ def _call(planner: Planner, group: Group, product: _Product) -> None:
     sizes = WindowProduct(**given, y_pixel=y_row)
     call = KernelCall(spec, Bfloat16Buffers(x=x, w=packed, y=y), sizes, label=f"bfloat16 {label}")
     call.reason = "; ".join([f"operands rounded to bfloat16, {BFLOAT16[products].text}, x {way}", *group.reasons])
-    planner.epilogue(group, call, row_strides(rows))
-    planner.call(call)
+    planner.call_with_epilogue(group, call, row_strides(rows))

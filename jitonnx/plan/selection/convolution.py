@@ -296,8 +296,7 @@ def _planar_depthwise(
     call = KernelCall(spec, ConvolutionBuffers(x=x, w=packed, y=y), sizes)
     call.label = f"depthwise {'x'.join(map(str, spec.kernel))} {x.shape[1]}->{x.shape[1]}"
     call.reason = "; ".join(["from planes of pixels to such", *group.reasons])
-    planner.epilogue(group, call, plane_strides, (0, 1, 2, 3))
-    planner.call(call)
+    planner.call_with_epilogue(group, call, plane_strides, (0, 1, 2, 3))
 
 
 def _narrow_depthwise(
@@ -557,8 +556,7 @@ def _direct(
     call.label = f"{_ALGORITHMS[type(spec)]} {kernel[0]}x{kernel[1]}"
     call.label += f" {channels}->{out_channels}"
     call.reason = "; ".join(group.reasons)
-    planner.epilogue(group, call, rows)
-    planner.call(call)
+    planner.call_with_epilogue(group, call, rows)
 
 
 _ALGORITHMS = {

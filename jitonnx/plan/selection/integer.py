@@ -190,8 +190,7 @@ def _call(
     call = KernelCall(spec, IntegerBuffers(x=x, zero=zeros, w=packed, sums=sums, y=y), WindowProduct(**given))
     call.label = f"integer {label}"
     call.reason = "; ".join([how, *group.reasons])
-    planner.epilogue(group, call, row_strides(rows))
-    planner.call(call)
+    planner.call_with_epilogue(group, call, row_strides(rows))
 
 
 def _with_bias(group: Group, column: int) -> tuple[Group, np.ndarray] | None:

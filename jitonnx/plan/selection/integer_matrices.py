@@ -52,8 +52,7 @@ def product_of_matrices(
     call.label = f"integer product {product.text}"
     call.reason = "; ".join([INTEGERS[spec.product.multiply].text, *group.reasons])
     call.notes.append("b packed as it is used")
-    planner.epilogue(group, call, lambda tensor: matrix_rows(tensor, shape))
-    planner.call(call)
+    planner.call_with_epilogue(group, call, lambda tensor: matrix_rows(tensor, shape))
 
 
 def _takes_tiles(planner: Planner, left: Value) -> bool:

@@ -24,9 +24,7 @@ def linear_attention(
     """LinearAttention: y and the state behind the last step."""
     past, factor, beta = given
     queries, keys, values = (_rows(planner, value) for value in (q, k, v))
-    y, present = (planner.place(value, ORDER) for value in group.outputs)
-    if y.strides[3] != 1 and y.shape[3] != 1:
-        y = planner.move(group.outputs[0], ORDER)
+    y, present = planner.place(group.outputs[0], ORDER, strict=True), planner.place(group.outputs[1], ORDER)
     if not present.contiguous:
         present = planner.move(group.outputs[1], ORDER)
     spec = LinearAttentionSpec(

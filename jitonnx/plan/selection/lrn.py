@@ -39,5 +39,4 @@ def local_response_normalize(
     )
     label, reason = f"LRN {computation.size}", "; ".join(group.reasons)
     call = KernelCall(spec, UnaryBuffers(x=x, y=y), sizes, label=label, reason=reason)
-    planner.epilogue(group, call, pixel_strides)
-    planner.call(call)
+    planner.call_with_epilogue(group, call, pixel_strides)

@@ -87,8 +87,7 @@ def narrow_convolution(
     name = "transposed convolution" if transposed else "convolution"
     call.label = f"{name} {kernel[0]}x{kernel[1]} {channels * computation.group}->{outputs}"
     call.reason = "; ".join(["vectors of pixels: few output channels", *group.reasons])
-    planner.epilogue(group, call, plane_strides, tuple(range(x.rank)))
-    planner.call(call)
+    planner.call_with_epilogue(group, call, plane_strides, tuple(range(x.rank)))
     return True
 
 

@@ -80,8 +80,7 @@ def matmul(
     if spec.scales != "float32":
         others.append(f"scales as {spec.scales}")
     call.reason = "; ".join([_HOW[spec.digits], *others, *group.reasons])
-    planner.epilogue(group, call, row_strides(order[:-1]))
-    planner.call(call)
+    planner.call_with_epilogue(group, call, row_strides(order[:-1]))
 
 
 _HOW = {

@@ -92,8 +92,7 @@ def _pool_channels_last(planner: Planner, group: Group, computation: c.Pool, x: 
     call = KernelCall(spec, PoolBuffers(x=x, y=y, indices=indices[0] if indices else y), sizes)
     call.label = f"{computation.kind} pool {'x'.join(map(str, computation.kernel))}"
     call.reason = "; ".join(["windows over channels-last pixels", *group.reasons])
-    planner.epilogue(group, call, rows)
-    planner.call(call)
+    planner.call_with_epilogue(group, call, rows)
 
 
 def _pixels_as_columns(tensor: StridedTensor) -> tuple[DimLike, DimLike, DimLike] | None:
@@ -132,8 +131,7 @@ def _pool_planes(planner: Planner, group: Group, computation: c.Pool, x: Strided
     call = KernelCall(spec, UnaryBuffers(x=x, y=y), sizes)
     call.label = f"{computation.kind} pool {'x'.join(map(str, computation.kernel))} in planes"
     call.reason = "; ".join(["less work than copies to channels-last", *group.reasons])
-    planner.epilogue(group, call, plane_strides, order)
-    planner.call(call)
+    planner.call_with_epilogue(group, call, plane_strides, order)
     if not bound:
         planner.bind(group.output, planner.copy(y, channels_last_order(y.rank), "channels-last for what reads it"))
 

@@ -259,9 +259,7 @@ def attention(
         # ONNX's Attention of double, which no exporter writes; attention spelt out in double stays in its parts.
         planner.unplannable(f"attention of {q_value.dtype.text}")
     q, k, v = planner.unit_inner(q_value), planner.tensor(k_value), planner.tensor(v_value)
-    y = planner.place(group.output, HEADS_INSIDE)
-    if y.strides[-1] != 1 and y.shape[-1] != 1:
-        y = planner.move(group.output, HEADS_INSIDE)
+    y = planner.place(group.output, HEADS_INSIDE, strict=True)
     batch, heads, queries, depth = q.shape
     keys, value_depth = k.shape[2], group.output.shape[3]
     mask, kind = y, ""

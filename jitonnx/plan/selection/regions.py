@@ -25,9 +25,7 @@ def roi_align(
     if not pixels and x.strides[3] != 1:
         x = planner.dense(image)
     order = channels_last_order(4) if pixels else (0, 1, 2, 3)
-    y = planner.place(group.output, order)
-    if y.strides[order[-1]] != 1:
-        y = planner.move(group.output, order)
+    y = planner.place(group.output, order, strict=True)
     names = [value.name for value in planner.node.inputs if value is not None]
     error = planner.flag(f"an index in {names[-1]!r} is outside the batch axis of {names[0]!r}")
     spec = RoiAlignSpec(computation.mode, computation.half_pixel, computation.sampling, pixels, x.dtype.numpy.name)

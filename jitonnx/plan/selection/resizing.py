@@ -210,8 +210,7 @@ def _resize_planes(planner: Planner, group: Group, computation: c.Resize, x: Str
     call = KernelCall(spec, buffers, sizes)
     call.label = f"resize {computation.mode} in planes"
     call.reason = rows.reason
-    planner.epilogue(group, call, plane_strides, (0, 1, 2, 3))
-    planner.call(call)
+    planner.call_with_epilogue(group, call, plane_strides, (0, 1, 2, 3))
 
 
 @dataclass(frozen=True)
@@ -321,8 +320,7 @@ def _resize_image(planner: Planner, group: Group, computation: c.Resize, x: Stri
     )
     call = KernelCall(spec, buffers, sizes, label=f"resize {computation.mode}")
     call.reason = rows.reason
-    planner.epilogue(group, call, pixel_strides)
-    planner.call(call)
+    planner.call_with_epilogue(group, call, pixel_strides)
 
 
 def _resize_axis(

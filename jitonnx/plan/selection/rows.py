@@ -152,10 +152,9 @@ def softmax(planner: Planner, group: Group, computation: c.Softmax, source: Valu
     call = KernelCall(spec, UnaryBuffers(x=x, y=y), loops.sizes(), label=spec.kind, reason=reason)
     nest = _nest([computation.axis], x)
     assert nest is not None
-    planner.epilogue(
+    planner.call_with_epilogue(
         group, call, functools.partial(_row_strides if spec.last else _nest_strides, nest), memory_order(x)
     )
-    planner.call(call)
 
 
 def normalize(
@@ -200,8 +199,7 @@ def normalize(
     call = KernelCall(spec, buffers, sizes, label=f"{spec.kind} norm", reason="; ".join(group.reasons))
     nest = _nest(axes, x)
     assert nest is not None
-    planner.epilogue(group, call, functools.partial(_row_strides, nest), memory_order(x))
-    planner.call(call)
+    planner.call_with_epilogue(group, call, functools.partial(_row_strides, nest), memory_order(x))
 
 
 def _row_strides(nest: _Nest, tensor: StridedTensor) -> tuple[DimLike, DimLike, DimLike] | None:
@@ -287,8 +285,7 @@ def _group_normalize_planes(
     spec = GroupNormSpec(scaled, shifted, x.dtype.numpy.name, computation.outside)
     buffers = NormalizationBuffers(x=x, **by_name("scale bias", [s or y for s in scales]), y=y)
     call = KernelCall(spec, buffers, sizes, label="group norm", reason="channels first")
-    planner.epilogue(group, call, plane_strides, tuple(range(x.rank)))
-    planner.call(call)
+    planner.call_with_epilogue(group, call, plane_strides, tuple(range(x.rank)))
 
 
 def _group_normalize_channels_last(
@@ -320,8 +317,7 @@ def _group_normalize_channels_last(
     apply = GroupApplySpec(scaled, shifted, element, computation.outside)
     given = GroupApplyBuffers(x=x, partial=partial, **by_name("scale bias", [s or y for s in scales]), y=y)
     call = KernelCall(apply, given, sizes, label="group norm", reason="channels last")
-    planner.epilogue(group, call, pixel_strides)
-    planner.call(call)
+    planner.call_with_epilogue(group, call, pixel_strides)
 
 
 def reduce(planner: Planner, group: Group, computation: c.Reduce, source: Value) -> None:

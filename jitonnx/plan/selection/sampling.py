@@ -47,9 +47,7 @@ def sample(
     if pixels and x.strides[1] != 1:
         x = planner.channels_last(image)
     order = channels_last_order(3) if pixels else (0, 1, 2)
-    y = planner.place(group.output, order)
-    if y.strides[order[-1]] != 1:
-        y = planner.move(group.output, order)
+    y = planner.place(group.output, order, strict=True)
     spans: list[DimLike] = [size * stride for size, stride in zip(x.shape[2:], x.strides[2:], strict=True)]
     if not all(planner.assume(minimum(span, _REACH), span) for span in spans):
         planner.unplannable("a channel of the image it samples spans 2**31 elements or more")

@@ -81,8 +81,7 @@ def transposed_convolution(
     call = KernelCall(spec, ConvolutionBuffers(x=x, w=packed, y=y), sizes)
     call.label = f"transposed convolution {kernel_size[0]}x{kernel_size[1]} {array.shape[0]}->{out_channels}"
     call.reason = "; ".join(group.reasons)
-    planner.epilogue(group, call, pixel_strides)
-    planner.call(call)
+    planner.call_with_epilogue(group, call, pixel_strides)
 
 
 def _makes_blocks(
