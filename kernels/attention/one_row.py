@@ -17,6 +17,8 @@ then the next block's keys, then, of short sequences, that one's values; behind 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from jitonnx.emit import types
 from jitonnx.emit.builder import KernelBuilder, Pointer, Variable, remainder, smaller
 from jitonnx.emit.mathematics import vecmath
@@ -224,7 +226,11 @@ class OneRow(Attention):
                 if wide:
                     with code.loop(in_wide, 0, wide) as column:
                         panel(column, wide)
-                self.panels(columns - in_wide, lambda column, width, panel=panel: panel(in_wide + column, width))
+
+                def rest(column: SSAValue, width: int, panel: Callable[[SSAValue, int], None] = panel) -> None:
+                    panel(in_wide + column, width)
+
+                self.panels(columns - in_wide, rest)
 
     def _add(self, height: int, width: int, place: list[SSAValue | Pointer]) -> None:
         """Add what some keys give to the results of `height` heads."""
