@@ -270,7 +270,7 @@ def _joined(builder: llvm_ir.IRBuilder, sums: Sequence[llvm_ir.Value], vectors: 
     ends of each two, then that of a last row without another."""
     halves = sums[vectors - 1 :: vectors]
     both = _lanes_from(range(2 * halves[0].type.count))
-    pairs = [builder.shuffle_vector(*halves[r : r + 2], both) for r in range(0, len(halves) - 1, 2)]
+    pairs = [builder.shuffle_vector(halves[r], halves[r + 1], both) for r in range(0, len(halves) - 1, 2)]
     whole = [value for number, value in enumerate(sums) if number % vectors < vectors - 1]
     return [*whole, *pairs, *halves[2 * len(pairs) :]]
 
@@ -300,7 +300,9 @@ def _joined_update(
     lanes, width = whole[0].type.count, half.type.count
     twice = builder.shuffle_vector(half, half, _lanes_from([*range(width)] * 2))
     blend = _lanes_from([*range(width), *range(lanes + width, 2 * lanes)])
-    rows, following, ends = 2 * len(sums) // (2 * len(whole) + 1), [], []
+    rows = 2 * len(sums) // (2 * len(whole) + 1)
+    following: list[llvm_ir.Value] = []
+    ends: list[llvm_ir.Value] = []
     waiting = None  # the factor of a row whose end waits for that of the next one
     for r, factor in enumerate(factors):
         spread = opaque(builder, splat(builder, factor, lanes))
