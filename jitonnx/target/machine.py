@@ -106,7 +106,12 @@ class Target:
         or none is asked for.
         """
         stays = panel_bytes is not None and panel_bytes <= self.l1_bytes // 2
-        return tuning.PREFETCH_STEPS if self.asks_for_panels and not stays else 0
+        return self.steps_ahead if self.asks_for_panels and not stays else 0
+
+    @property
+    def steps_ahead(self) -> int:
+        """How many steps of k ahead of its use a panel of weights is asked for, if it is."""
+        return tuning.PREFETCH_STEPS if self.waits_for_l3 else tuning.PREFETCH_FAST_STEPS
 
     @property
     def converts_halves(self) -> bool:

@@ -112,7 +112,7 @@ def choose_gemm(
     paced_prefetch = waits and not stays and next_panel
     if packed_b:
         prefetch_distance, paced_prefetch = _requests(
-            problem, (prefetch_distance, paced_prefetch), next_panel=next_panel
+            problem, (prefetch_distance, paced_prefetch), target.steps_ahead, next_panel=next_panel
         )
     prefetches_rows = target.vector_registers >= 32 or not target.waits_for_l3
     copies = not packed_b and target.waits_for_l3
@@ -162,10 +162,9 @@ def _parts(extents: GemmExtents, target: Target, *, packed_b: bool, element: str
     return 2 if packed_b and n is not None and target.vector_bytes == 64 and 0 < n % lanes <= lanes // 2 else 1
 
 
-def _requests(problem: Callable[[], str], usual: tuple[int, bool], *, next_panel: bool) -> tuple[int, bool]:
+def _requests(problem: Callable[[], str], usual: tuple[int, bool], ahead: int, *, next_panel: bool) -> tuple[int, bool]:
     """How many steps ahead of its use a panel is asked for, and whether the next one is at an even pace.
-    usual: that of untuned products; next_panel: whether there is one."""
-    ahead = tuning.PREFETCH_STEPS
+    usual: that of untuned products; ahead: the steps, if it is; next_panel: whether there is one."""
     ways = dict.fromkeys([usual, (0, False), (ahead, next_panel), (ahead, False), (0, next_panel)], 1.1)
     return cheapest(
         "GEMM requests",
