@@ -10,9 +10,7 @@ The database is that of `jitonnx/ops/*/schemas.py`, which `python -m jitonnx.ops
 
 from __future__ import annotations
 
-import importlib
-
-from jitonnx.ir.schema import schemas_in
+from jitonnx.ir.schema import lines_in, schemas_in
 from jitonnx.ops.registry import FOLDERS, Registry, canonical
 from jitonnx.ops.registry import registry as default_registry
 from jitonnx.support.records import NamedTuple
@@ -103,7 +101,7 @@ def operator_versions(opset: int, domain: str = "", registry: Registry = default
     """The version of each operator that the set `opset` of a domain has, by name, with those of a registry: see
     `operator_version`."""
     domain = canonical(domain)
-    names = list(importlib.import_module(f"{_folder(domain)}.schemas").SCHEMAS) if domain in FOLDERS else []
+    names = lines_in(_folder(domain)) if domain in FOLDERS else ()
     found = {name: operator_version(name, opset, domain, registry) for name in [*names, *registry.names(domain)]}
     return {name: version for name, version in sorted(found.items()) if version is not None}
 

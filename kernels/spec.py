@@ -5,10 +5,14 @@ Never imports LLVM: the planner and a warm start use it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, ClassVar
 
 from jitonnx.support.records import NamedTuple, dataclass
+
+ITEMSIZES = (1, 2, 4, 8)
+"""Bytes of elements that are moved whatever they are."""
+INDICES = ("int32", "int64")
 
 
 class Work(NamedTuple):
@@ -16,6 +20,11 @@ class Work(NamedTuple):
 
     flops: int
     bytes: int
+
+
+def only(**allowed: Collection[Any]) -> Mapping[str, Collection[Any]]:
+    """What fields of a spec may be, by name: there is no kernel for others, and making its spec is a ValueError."""
+    return allowed
 
 
 @dataclass(frozen=True)
@@ -28,7 +37,6 @@ class KernelSpec:
 
     BUFFERS: ClassVar[Any]
     SIZES: ClassVar[Any]
-    """A record that extends another has what `complete` adds behind what the planner gives."""
     PRESCHEDULED: ClassVar[bool] = False
     """Whether its loops are to run as they are written: a few of LLVM's passes then do for it, which take a tenth of
     the time of all, and addresses are stepped as the kernel says. So it was measured where it is set: transposing
@@ -41,8 +49,18 @@ class KernelSpec:
     GFLOPS: ClassVar[int] = 50
     """A rough rate of its arithmetic on one core, by which calls are shared among threads, and runs watched."""
 
+    ALLOWED: ClassVar[Mapping[str, Collection[Any]]] = {}
+    """What some of its fields may be (`only`)."""
+
     IN_PLACE: ClassVar[tuple[tuple[str, str], ...]] = ()
     """Pairs of buffers, one read and one written, that may be the same memory as a whole."""
+
+    def __post_init__(self) -> None:
+        for name, allowed in self.ALLOWED.items():
+            if (value := getattr(self, name)) not in allowed:
+                raise ValueError(
+                    f"no {self.family} kernel has {name} {value!r}; known are {', '.join(map(str, allowed))}"
+                )
 
     @property
     def prescheduled(self) -> bool:
@@ -60,8 +78,8 @@ class KernelSpec:
         return self
 
     def given(self, values: Iterable[Any]) -> Any:
-        """The record that `complete` takes, of values in order."""
-        return self.SIZES.base().make(values)
+        """The sizes that `complete` takes, in order, as their record."""
+        return self.SIZES.make(values)
 
     def complete(self, sizes: Any) -> Any:
         """The sizes that the kernel is called with, for those that the planner gives: derived ones may be appended.

@@ -42,8 +42,8 @@ ALLOWED = {
     "compat": {"api", "errors", "support"},
     "c_api": {"errors", "ir", "support"},
     "batch": {"api", "errors", "ir", "model", "runtime", "support"},
-    "genai": {"api", "errors", "ir", "proto"},
-    "serve": {"errors", "genai"},
+    "genai": {"api", "errors", "ir", "proto", "support"},
+    "serve": {"errors", "genai", "serving"},
     "serving": {"api", "batch", "errors", "runtime", "support"},
     "tools": {
         "api",

@@ -6,7 +6,6 @@ versions of those that run. Texts that describe, files and lines are not kept, a
 
 from __future__ import annotations
 
-import importlib
 import itertools
 from typing import TYPE_CHECKING, ClassVar
 
@@ -134,14 +133,13 @@ class KernelDef:
 
 def get_all_operator_schema() -> list[OpSchema]:
     """The signatures of all operators' versions that are known, implemented or not."""
-    from jitonnx.ir.schema import schemas_in, schemas_of
+    from jitonnx.ir.schema import lines_in, schemas_in, schemas_of
     from jitonnx.ops.registry import FOLDERS, registry
 
     found: list[Schema] = []
     for domain, folder in FOLDERS.items():
         place = f"jitonnx.ops.{folder}"
-        names = importlib.import_module(f"{place}.schemas").SCHEMAS
-        found += (schema for name in names for schema in schemas_in(place, domain, name))
+        found += (schema for name in lines_in(place) for schema in schemas_in(place, domain, name))
     for own in registry.domains():
         if own.name not in FOLDERS:
             found += (schema for declaration in own for schema in schemas_of(declaration))

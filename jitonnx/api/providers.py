@@ -36,24 +36,27 @@ ALL = (
 )
 """Every name that onnxruntime knows."""
 
-_TWICE = "Only string values for 'providers' are supported if 'provider_options' is given."
-
 _FORBIDS_CPU = "session.disable_cpu_ep_fallback"
 
 
-def check_providers(providers: Any, provider_options: Any, options: SessionOptions, stacklevel: int = 3) -> None:
+def check_providers(
+    providers: Any, provider_options: Any, options: SessionOptions, stacklevel: int = 3, *, falls_back: bool = False
+) -> None:
     """Warn of providers that are not here. InvalidArgument if the options forbid the CPU's.
 
-    providers: None, a name, or a sequence of names and of (name, options) pairs. ValueError, or TypeError for what
-    is no sequence.
+    providers: None, a name, or a sequence of names and of (name, options) pairs. ValueError for others, and for options
+    that do not go with them; where it falls back to the CPU's, as onnxruntime's sessions do, a warning says the same.
+    TypeError for what is no sequence.
     """
     if providers is not None and not isinstance(providers, Iterable):
         raise TypeError(str(_no_provider(providers)))
     given = [providers] if isinstance(providers, str) else list(providers or ())
-    if provider_options and not all(isinstance(entry, str) for entry in given):  # onnxruntime says so and goes on, too
-        warnings.warn(f"{_TWICE} The latter are ignored.", UserWarning, stacklevel=stacklevel)
-        provider_options = None
-    check_and_normalize_provider_args(given, provider_options, [CPU], stacklevel + 1)
+    try:
+        check_and_normalize_provider_args(given, provider_options, [CPU], stacklevel + 1)
+    except ValueError as error:
+        if not falls_back:
+            raise
+        warnings.warn(f"{error} The session runs with {CPU!r} alone.", UserWarning, stacklevel=stacklevel)
     if options.entry(_FORBIDS_CPU) == "1":
         raise InvalidArgument(
             f"the session configuration entry {_FORBIDS_CPU} is 1, but jitonnx runs models on the CPU alone"
@@ -107,7 +110,7 @@ def _misfit(given: Sequence[Any], provider_options: Any) -> str | None:
     if len(provider_options) != len(given):
         return "'providers' and 'provider_options' should be the same length if both are given."
     if not all(isinstance(entry, str) for entry in given):
-        return _TWICE
+        return "Only string values for 'providers' are supported if 'provider_options' is given."
     return None
 
 

@@ -67,7 +67,8 @@ class InferenceSession(Session):
     such a file.
     providers, provider_options: as for onnxruntime; jitonnx has the CPU's alone and warns of others.
     kwargs: disabled_optimizers, names of rewrites that are not to be made (docs/passes.md lists them);
-    read_config_from_model and enable_fallback are accepted, without effect; a warning names others.
+    enable_fallback = 0: what is wrong with providers is an error, and not a warning; read_config_from_model is
+    accepted, without effect; a warning names others.
 
     A model whose inputs have fixed shapes is ready to run when this returns. One with dimension variables is planned
     and compiled, and the first run with new shapes only works out sizes.
@@ -94,7 +95,8 @@ class InferenceSession(Session):
             from jitonnx.api.environment import check_thread_pool
 
             check_thread_pool(options)
-        check_providers(providers, provider_options, options)
+        falls_back = int(kwargs.get("enable_fallback", 1)) == 1
+        check_providers(providers, provider_options, options, falls_back=falls_back)
         self._source = kept_source(path_or_bytes)
         if os.environ.get("ORT_LOAD_CONFIG_FROM_MODEL") == "1" and not asks_for_artifact(options):
             from jitonnx.api.model_config import configured

@@ -5,21 +5,23 @@
         b: Buffer
         c: Buffer = result()
 
-    class GemmGiven(Arguments):
+    class GemmSizes(Arguments):
         m: Size
         n: Size
         extents: Sizes = each(8, fill=1)
+        task_rows: Size = computed()
 
 The planner fills a record with tensors and dimensions, by name: what is left out or unknown is an error there, and one
-that type checkers see. A spec's methods read the record of a program's integers, and a kernel that of its pointers and
-values (`Code.buffers`, `Code.sizes`). A subclass has the places of its base in front: so `complete` adds sizes. Names
-that several records begin with are declared once, as a group:
+that type checkers see. Sizes that are computed lie behind the others; a record has none of them until a spec's
+`complete` adds them (`completed`). A spec's methods read the record of a program's integers, and a kernel that of its
+pointers and values (`Code.buffers`, `Code.sizes`). A subclass has the places of its base in front: names that several
+records begin with are declared once.
 
-    class Planes(Arguments, group=True):
+    class Planes(Arguments):
         images: Size
         channels: Size
 
-    class PoolGiven(Planes):
+    class PoolSizes(Planes):
         kernel: Size
 
 A record is a tuple, flat, of all values. It stands in the place of `typing.NamedTuple`, whose classes cost a start 0.2
@@ -30,7 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
@@ -53,8 +55,10 @@ class _Place:
     """What a declaration says of a name besides it. count: how many places it takes; None: one, which is no tuple;
     _ALL: those that are left."""
 
-    def __init__(self, count: int | None = None, fill: object = None, *, result: bool = False) -> None:
-        self.count, self.fill, self.result = count, fill, result
+    def __init__(
+        self, count: int | None = None, fill: object = None, *, result: bool = False, computed: bool = False
+    ) -> None:
+        self.count, self.fill, self.result, self.computed = count, fill, result, computed
 
 
 _ONE, _ALL = _Place(), -1
@@ -70,29 +74,36 @@ def each(count: int, fill: object = None, *, result: bool = False) -> Any:
     return _Place(count, fill, result=result)
 
 
-def rest() -> Any:
-    """Declares the last name as a tuple of all values that are left, however many."""
-    return _Place(_ALL)
+def computed(count: int | None = None, *, init: Literal[False] = False) -> Any:
+    """Declares a size that `complete` computes of those that are given, or `count` of them, a tuple."""
+    return _Place(count, computed=True)
 
 
+def rest(*, init: Literal[False] = False) -> Any:
+    """Declares the last name as a tuple of all values that are left, however many, which `complete` computes."""
+    return _Place(_ALL, computed=True)
+
+
+_Names: TypeAlias = "tuple[dict[str, _Place], bool]"
+"""Names, and whether each has one place."""
 _Record = TypeVar("_Record", bound="Arguments")
 
 
-@dataclass_transform(kw_only_default=True, field_specifiers=(result, each, rest))
+@dataclass_transform(kw_only_default=True, field_specifiers=(result, each, computed, rest))
 class Arguments(tuple[Any, ...]):
     """A tuple of arguments whose places have names."""
 
     WIDTH: ClassVar[int] = 0
     """How many values there are, but for `rest`."""
+    GIVEN: ClassVar[int] = 0
+    """How many of them are given: the first ones."""
     _open: ClassVar[bool] = False
-    _group: ClassVar[bool] = True
-    """Whether it stands for the names that its subclasses begin with, and not for what their `complete` is given."""
-    _behind: ClassVar[dict[type[Arguments], tuple[dict[str, _Place], bool]]] = {}
-    """The names behind those of each base class that was asked for, and whether each has one place."""
     _places: ClassVar[dict[str, tuple[int, _Place]]] = {}
     """Each name's first place, and what is declared of it."""
+    _given: ClassVar[_Names] = {}, True
+    _computed: ClassVar[_Names] = {}, True
 
-    def __init_subclass__(cls, *, group: bool = False) -> None:
+    def __init_subclass__(cls) -> None:
         at, cls._places = cls.WIDTH, dict(cls._places)
         for name in cls.__annotations__:
             kind = cls.__dict__.get(name) or _ONE
@@ -101,34 +112,44 @@ class Arguments(tuple[Any, ...]):
             setattr(cls, name, property(itemgetter(where)))
             cls._places[name], cls._open = (at, kind), kind.count == _ALL
             at += count
-        cls.WIDTH, cls._behind, cls._group = at, {}, group
+            if not kind.computed:
+                cls.GIVEN = at
+        cls.WIDTH = at
+        cls._given, cls._computed = (
+            (names, all(kind.count is None for kind in names.values()))
+            for names in (
+                {name: kind for name, (_, kind) in cls._places.items() if kind.computed == wanted}
+                for wanted in (False, True)
+            )
+        )
 
     if not TYPE_CHECKING:
 
         def __new__(cls, **given):
-            return tuple.__new__(cls, cls._flat(Arguments, given))
+            return tuple.__new__(cls, cls._flat(cls._given, given))
 
     @classmethod
     def make(cls: type[_Record], values: Iterable[Any]) -> _Record:
-        """The record of values in order."""
+        """The record of values in order: of those that are given, or of all."""
         record = tuple.__new__(cls, values)
-        if len(record) != cls.WIDTH and not (cls._open and len(record) > cls.WIDTH):
+        if len(record) not in (cls.GIVEN, cls.WIDTH) and not (cls._open and len(record) > cls.WIDTH):
             raise TypeError(f"Bug: {cls.__name__} has {cls.WIDTH} values, and not {len(record)}")
         return record
 
-    @classmethod
-    def following(cls: type[_Record], base: Arguments, **added: Any) -> _Record:
-        """The record whose first values are those of `base`, of a base class; `added`: those behind them by name."""
-        return tuple.__new__(cls, (*base, *cls._flat(type(base), added)))
+    @property
+    def is_given(self) -> bool:
+        """Whether it has the values that are given, and no computed ones."""
+        return len(self) == self.GIVEN
 
     @classmethod
-    def _flat(cls, base: type[Arguments], given: dict[str, Any]) -> list[Any]:
-        """The values behind those of a base class, in order."""
-        found = cls._behind.get(base)
-        if found is None:
-            names = {name: kind for name, (_, kind) in cls._places.items() if name not in base._places}
-            found = cls._behind[base] = names, all(kind.count is None for kind in names.values())
-        names, single = found
+    def following(cls: type[_Record], given: Arguments, **computed: Any) -> _Record:
+        """The record of the given values, and of the computed ones by name."""
+        return tuple.__new__(cls, (*given, *cls._flat(cls._computed, computed)))
+
+    @classmethod
+    def _flat(cls, declared: _Names, given: dict[str, Any]) -> list[Any]:
+        """The values of some names, in order."""
+        names, single = declared
         if names.keys() != given.keys():
             wrong = [f"{name} is missing" for name in names.keys() - given.keys()]
             wrong += [f"there is no {name}" for name in given.keys() - names.keys()]
@@ -150,14 +171,8 @@ class Arguments(tuple[Any, ...]):
         return flat
 
     def named(self) -> dict[str, Any]:
-        """The values by name, in order: of `each` and `rest`, tuples."""
-        return {name: getattr(self, name) for name in self._places}
-
-    @classmethod
-    def base(cls) -> type[Arguments]:
-        """The record that this one adds places to: what the planner gives, where `complete` makes this of it."""
-        above = cls.__base__
-        return above if above is not None and issubclass(above, Arguments) and not above._group else cls
+        """The values that it has by name, in order: of `each` and `rest`, tuples."""
+        return {name: getattr(self, name) for name in (self._given[0] if self.is_given else self._places)}
 
     @classmethod
     def place(cls, name: str) -> int:

@@ -23,11 +23,14 @@ Tokenizers need the package `tokenizers`, chat templates `jinja2`: both come wit
 
 from jitonnx.genai.audio import Audios
 from jitonnx.genai.config import Config
+from jitonnx.genai.embedder import Embedder
 from jitonnx.genai.engine import Engine, Request
 from jitonnx.genai.generator import Generator, GeneratorParams
+from jitonnx.genai.images import Images
 from jitonnx.genai.language_model import LanguageModel, Usage, load
 from jitonnx.genai.model import Adapters, Model
 from jitonnx.genai.multimodal import MultiModalProcessor
+from jitonnx.genai.reranker import Reranker
 from jitonnx.genai.tensors import NamedTensors, Tensor
 from jitonnx.genai.tokenizer import Tokenizer, TokenizerStream
 from jitonnx.genai.transcription import Segment, Transcript
@@ -43,7 +46,6 @@ from jitonnx.genai.turns import (
     TurnUsage,
 )
 from jitonnx.genai.unsupported import (
-    Images,
     MtpGenerator,
     StreamingProcessor,
     disable_telemetry_events,
@@ -68,6 +70,7 @@ __all__ = [
     "Adapters",
     "Audios",
     "Config",
+    "Embedder",
     "Engine",
     "EngineCapabilities",
     "EngineErrorCode",
@@ -85,6 +88,7 @@ __all__ = [
     "NamedTensors",
     "Request",
     "RequestOptions",
+    "Reranker",
     "Segment",
     "StreamingProcessor",
     "Tensor",

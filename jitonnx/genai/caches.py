@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,6 +37,14 @@ _RENAMED = (("past_key_values", "present"), ("past", "present"))
 
 _SLACK = 16
 """Rows that a cache of a window has beyond it, so that not each step moves all."""
+
+
+class Move(NamedTuple):
+    """One sequence that is copied over another, whose first `begin` tokens are the same."""
+
+    source: int
+    target: int
+    begin: int
 
 
 def roomy(rows: int, limit: int) -> int:
@@ -204,6 +212,33 @@ class Caches:
         if self._growing:
             self.version += 1
 
+    def spread(self, times: int, tokens: int) -> None:
+        """Hold each sequence, of so many tokens, `times` times, its copies behind each other."""
+        before, self._batch = self._batch, self._batch * times
+        for slot in self.slots:
+            held = self.values[slot.past].numpy()
+            if slot in self._growing:
+                sizes = slot.sized(self._batch, self._rows)
+                self._memory[slot.past] = [np.zeros(sizes, held.dtype) for _ in range(2)]
+                made = _front(self._memory[slot.past][0], slot.sized(self._batch, tokens))
+                self.values[slot.past] = self._value(slot, made)
+            else:
+                made = np.zeros(slot.sized(self._batch, self._rows), held.dtype)
+                self._put(slot, self._value(slot, made))
+            axis, kept = slot.batch_axis, _rows(slot, tokens) if slot.grows else ()
+            by_copy = made.reshape(*made.shape[:axis], before, times, *made.shape[axis + 1 :])
+            for each in np.moveaxis(by_copy, axis + 1, 0):
+                each[kept] = held[kept]
+        self.version += 1
+
+    def copy(self, moves: Sequence[Move], tokens: int) -> None:
+        """Copy sequences of so many tokens over others: of what grows, the rows that differ."""
+        for slot in self.slots:
+            array = self.values[slot.past].numpy()
+            for move in moves:
+                rows = slice(move.begin if slot.grows else 0, tokens if slot.grows else None)
+                array[_of_sequence(slot, move.target, rows)] = array[_of_sequence(slot, move.source, rows)]
+
     def can_rewind(self, length: int, tokens: int) -> bool:
         """Whether, `length` tokens being there, those behind the first `tokens` can be forgotten."""
         if tokens in (0, length):
@@ -250,6 +285,15 @@ class Caches:
 def _front(memory: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """The beginning of memory as an array of this shape."""
     return memory.reshape(-1)[: math.prod(shape)].reshape(shape)
+
+
+def _of_sequence(slot: Slot, sequence: int, rows: slice) -> tuple[slice | int, ...]:
+    """Some rows of one sequence in a slot's array."""
+    index: list[slice | int] = [slice(None)] * len(slot.shape)
+    if slot.rows_axis is not None:
+        index[slot.rows_axis] = rows
+    index[slot.batch_axis] = sequence
+    return tuple(index)
 
 
 def _rows(slot: Slot, count: int) -> tuple[slice, ...]:

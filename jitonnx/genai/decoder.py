@@ -16,6 +16,8 @@ from jitonnx.genai.caches import Caches, Slot, slots_of
 from jitonnx.genai.config import Config
 from jitonnx.genai.last_logits import INDICES
 from jitonnx.genai.optimum import BRANCH
+from jitonnx.genai.places import Places
+from jitonnx.genai.vision import EmbeddingRuns, Parts, Prompts
 from jitonnx.ir.dtypes import DType
 
 _TEXTS = {f"tensor({dtype.text})": dtype for dtype in DType}
@@ -26,12 +28,16 @@ _LEAST_COLUMNS = 128
 class Decoder:
     """A session of a decoder, and what its inputs and outputs are."""
 
-    def __init__(self, config: Config, session: InferenceSession) -> None:
-        """InvalidArgument for a model whose inputs and outputs are not those of a decoder."""
-        self.session = session
+    def __init__(self, config: Config, session: InferenceSession, parts: Parts | None = None) -> None:
+        """parts: what makes rows of tokens, where the model reads these. InvalidArgument for a model whose inputs and
+        outputs are not those of a decoder."""
+        self.session, self.parts = session, parts
         inputs = {one.name: one for one in session.get_inputs()}
         outputs = {one.name: one for one in session.get_outputs()}
-        self.ids = _named(config, "inputs", "input_ids", inputs, is_needed=True)
+        self.rows = _named(config, "inputs", "inputs_embeds", inputs, is_needed=True) if parts is not None else ""
+        """The input of rows that `parts` make of tokens; "" where there are no parts."""
+        has_ids = config.text("model", "decoder", "inputs", "input_ids", default="input_ids") in inputs
+        self.ids = _named(config, "inputs", "input_ids", inputs, is_needed=True) if has_ids or not self.rows else ""
         self.mask = _named(config, "inputs", "attention_mask", inputs)
         self.positions = _named(config, "inputs", "position_ids", inputs)
         past_length = _named(config, "inputs", "past_sequence_length", inputs)
@@ -39,10 +45,10 @@ class Decoder:
         self.logits = _named(config, "outputs", "logits", outputs, is_needed=True)
         self.indices = INDICES if INDICES in inputs else ""
         """The input that says which token of each sequence logits are for."""
-        batch = inputs[self.ids].shape[0]
+        batch = inputs[self.ids or self.rows].shape[0]
         self.slots: list[Slot] = slots_of(config, list(inputs.values()), list(outputs.values()), batch)
         pasts = {slot.past for slot in self.slots}
-        known = {self.ids, self.indices, self.mask, self.positions, past_length, total_length} | pasts
+        known = {self.ids, self.rows, self.indices, self.mask, self.positions, past_length, total_length} | pasts
         self.branch = BRANCH if BRANCH in inputs else ""
         """The input that says whether there are caches, which is always so."""
         self.extras = [name for name in inputs if name not in known and name != BRANCH]
@@ -53,7 +59,15 @@ class Decoder:
         self.others = [name for name in outputs if name != self.logits and name not in presents]
         """Outputs that are neither logits nor caches."""
         self.types = {name: dtype_of(name, one.type) for name, one in (inputs | outputs).items()}
+        self.batch_axes = {name: axis for name, one in (inputs | outputs).items() for axis in _batch_axis(one, batch)}
+        """The axes of sequences, of inputs and outputs that have one."""
         self.ranks = {name: len(one.shape) for name, one in inputs.items()}
+        if parts is not None and parts.embedding.dtype is not self.types[self.rows]:
+            raise InvalidArgument(
+                f"input {self.rows!r} of the decoder is {self.types[self.rows].text}, and the embedding model, "
+                f"{config.file('model', 'embedding', 'filename')}, gives {parts.embedding.dtype.text}: they are of "
+                "different models"
+            )
         if not self.slots:
             raise errors.NotImplemented(
                 f"the model has no inputs for caches among {', '.join(inputs)}: models without them are not supported"
@@ -113,6 +127,14 @@ def dtype_of(name: str, text: str) -> DType:
     return _TEXTS[text]
 
 
+def _batch_axis(entry: Any, batch: Any) -> list[int]:
+    """The axis of sequences: that of the dimension `batch`, or the first one if its size is open; none else."""
+    sizes = list(entry.shape)
+    if isinstance(batch, str) and batch in sizes:
+        return [sizes.index(batch)]
+    return [0] if sizes and not isinstance(sizes[0], int) else []
+
+
 class Bound:
     """Inputs and outputs of runs of some sequences, but for their caches, in memory that is bound once.
 
@@ -120,11 +142,15 @@ class Bound:
     length.
     """
 
-    def __init__(self, decoder: Decoder, batch: int) -> None:
-        self.decoder, self.batch = decoder, batch
+    def __init__(self, decoder: Decoder, batch: int, prompts: Prompts | None = None) -> None:
+        """prompts: what the one sequence has of prompts with images."""
+        self.decoder, self.batch, self._prompts = decoder, batch, prompts
         self.binding = decoder.session.io_binding()
         self.ids = np.zeros((batch, 0), np.int64)
         self.positions: np.ndarray | None = None
+        """[batch, steps]; [3, batch, steps] where the model takes them in three dimensions."""
+        self._rows: OrtValue | None = None
+        self._embedding = EmbeddingRuns(decoder.parts.embedding, batch) if decoder.parts is not None else None
         self._logits = np.zeros((batch, 0, 0), np.float32)
         self._indices = np.zeros((batch, 0, 1), np.int64)
         self._counters = [(self._counter(name), is_total) for name, is_total in decoder.counters]
@@ -155,8 +181,16 @@ class Bound:
         if steps != self.ids.shape[1] or kept.shape[1] != self._indices.shape[1]:
             self._size(steps, kept.shape[1])
         self.ids[...] = tokens
+        if self._embedding is not None and self._rows is not None:
+            if self._prompts is None:
+                self._embedding.make(tokens, self._rows)
+            else:
+                self._prompts.fill(tokens[0], int(lengths[0]), self._rows, self._embedding)
         if self.positions is not None:
-            np.add(lengths[:, None], np.arange(steps), out=self.positions, casting="unsafe")
+            if self._prompts is not None and self.positions.ndim == 3:
+                self.positions[:, 0] = self._prompts.positions(int(lengths[0]), steps)
+            else:
+                np.add(lengths[:, None], np.arange(steps), out=self.positions, casting="unsafe")
         if decoder.mask:
             self.binding.bind_cpu_input(decoder.mask, mask)
         self._indices[:, :, 0] = kept
@@ -191,10 +225,16 @@ class Bound:
     def _size(self, steps: int, kept: int) -> None:
         """Have memory for runs of so many tokens, bound."""
         decoder, batch = self.decoder, self.batch
-        self.ids = np.zeros((batch, steps), decoder.numpy(decoder.ids))
-        self.binding.bind_cpu_input(decoder.ids, self.ids)
+        self.ids = np.zeros((batch, steps), decoder.numpy(decoder.ids) if decoder.ids else np.int64)
+        if decoder.ids:
+            self.binding.bind_cpu_input(decoder.ids, self.ids)
+        if decoder.parts is not None:
+            embedding = decoder.parts.embedding
+            self._rows = OrtValue.ortvalue_from_shape_and_type((batch, steps, embedding.width), int(embedding.dtype))
+            self.binding.bind_ortvalue_input(decoder.rows, self._rows)
         if decoder.positions:
-            self.positions = np.zeros((batch, steps), decoder.numpy(decoder.positions))
+            dimensions = [3] if decoder.ranks[decoder.positions] == 3 else []
+            self.positions = np.zeros([*dimensions, batch, steps], decoder.numpy(decoder.positions))
             self.binding.bind_cpu_input(decoder.positions, self.positions)
         self._indices = np.zeros((batch, kept, 1), np.int64)
         if decoder.indices:
@@ -242,11 +282,15 @@ class Steps:
         self.width = 0
         """Columns of the mask: tokens and padding."""
         self._lengths = np.zeros(batch, np.int64)
-        self._bound = Bound(decoder, batch)
+        self.prompts = Prompts(decoder.parts) if decoder.parts is not None and batch == 1 else None
+        """Where the sequence may come with images."""
+        self._bound = Bound(decoder, batch, self.prompts)
         self._extras: dict[str, np.ndarray] = {}
         self._mask = np.zeros((batch, 0))
         self._version = -1
         """The version of the caches that are bound."""
+        self._places: Places | None = None
+        """Where the sequences lie, once there are several copies of each."""
 
     # ------------------------------------------------------------ running
 
@@ -268,12 +312,15 @@ class Steps:
     def read_kept(self, tokens: np.ndarray, kept: np.ndarray, counts: np.ndarray | None = None) -> np.ndarray:
         """As `read`, the logits, float32 [batch, number, vocabulary], behind the tokens that kept [batch, number] tells
         by their places among those that are read."""
-        steps = tokens.shape[1]
+        steps, places = tokens.shape[1], self._places
         self._check_extras()
+        if places is not None:
+            beams = places.beams()
+            tokens, kept, counts = tokens[beams], kept[beams], None if counts is None else counts[beams]
         self.caches.reserve(self.width, self.width + steps)
         self._bound.fill(tokens, self._lengths, self._masked(steps, counts), kept)
         if counts is not None and self._bound.positions is not None:
-            self._bound.positions[np.arange(steps) >= counts[:, None]] = 0
+            self._bound.positions[..., np.arange(steps) >= counts[:, None]] = 0
         if self._version != self.caches.version:
             self._bound.bind_caches(self.decoder.slots, self.caches.values, self.caches.presents)
             self._version = self.caches.version
@@ -284,7 +331,23 @@ class Steps:
         self.caches.advance()
         self.width += steps
         self._lengths += steps if counts is None else counts
-        return logits
+        return logits if places is None else logits[places.rows]
+
+    def spread(self, times: int) -> None:
+        """Go on with several copies of each sequence, which lie behind each other."""
+        self.caches.spread(times, self.width)
+        self.batch *= times
+        self._lengths, self._mask = np.repeat(self._lengths, times), np.repeat(self._mask, times, 0)
+        self._places = Places(self._lengths, times)
+        self._bound, self._version = Bound(self.decoder, self.batch), -1
+        for name, value in self._extras.items():
+            axis = self.decoder.batch_axes.get(name)
+            self.set_extra(name, value if axis is None else np.repeat(value, times, axis))
+
+    def pick(self, sources: np.ndarray) -> None:
+        """Have each of the copies go on from the one that sources [batch] tells."""
+        assert self._places is not None
+        self.caches.copy(self._places.pick(sources, self._lengths), self.width)
 
     def shorten(self, tokens: int) -> None:
         """`rewind`, where there are more tokens."""
@@ -300,7 +363,15 @@ class Steps:
     # ------------------------------------------------------------ what is bound
 
     def set_extra(self, name: str, value: np.ndarray) -> None:
-        """Set an input that is neither tokens nor a cache. InvalidArgument for an unknown name, and another type."""
+        """Set an input that is neither tokens nor a cache, or one of the vision model, for the tokens that are appended
+        next. InvalidArgument for an unknown name, and another type."""
+        if self.prompts is not None and self.prompts.set(name, value):
+            return
+        parts = self.decoder.parts
+        if self.prompts is None and parts is not None and parts.vision is not None and parts.vision.takes(name):
+            raise InvalidArgument(
+                f"input {name!r} is of images, which one sequence may have, and batch_size is {self.batch}: set it to 1"
+            )
         if name not in self.decoder.extras:
             known = ", ".join(self.decoder.extras) or "none"
             raise InvalidArgument(f"input {name!r} is none that can be set; these are: {known}")
@@ -313,11 +384,11 @@ class Steps:
         if name in self._extras:
             return self._extras[name]
         if name in self.caches.values:
-            return self.caches.values[name].numpy()
+            return self._ordered(name, self.caches.values[name].numpy())
         if self._bound.has_run and name == decoder.ids:
-            return self._bound.ids
+            return self._ordered(name, self._bound.ids)
         if self._bound.has_run and name == decoder.positions and self._bound.positions is not None:
-            return self._bound.positions
+            return self._ordered(name, self._bound.positions)
         if name == decoder.mask and name:
             return self._mask[:, : self.width]
         raise InvalidArgument(
@@ -326,7 +397,12 @@ class Steps:
 
     def get_output(self, name: str) -> np.ndarray:
         """An output of the last run. InvalidArgument for an unknown one, and before the first run."""
-        return self._bound.output(name)
+        return self._ordered(name, self._bound.output(name))
+
+    def _ordered(self, name: str, array: np.ndarray) -> np.ndarray:
+        """What has sequences along an axis, in their order."""
+        axis = self.decoder.batch_axes.get(name)
+        return array if self._places is None or axis is None else np.take(array, self._places.rows, axis)
 
     def _check_extras(self) -> None:
         for name in self.decoder.extras:

@@ -18,6 +18,7 @@ from jitonnx.errors import InvalidArgument
 from jitonnx.genai.generator import GeneratorParams
 from jitonnx.genai.guidance import Guide
 from jitonnx.genai.lanes import Lanes
+from jitonnx.genai.logprobs import Logprobs, logprobs
 from jitonnx.genai.model import Model
 from jitonnx.genai.search import Random, SearchOptions, choose, penalise
 from jitonnx.genai.stops import Stops
@@ -59,8 +60,12 @@ class _Turn:
         if options.stop_strings:
             self.stops, self.stream = Stops(options.stop_strings), request.engine.tokenizer.create_stream()
         self.guide = Guide(request.engine.model, *options.guidance) if options.guidance else None
-        self.is_plain = not (self.search.is_sampling or self.search.changes_logits or self.guide is not None)
-        """Whether each token is that of the greatest logit."""
+        self.adjustment, self.most_logprobs = options.adjustment, options.logprobs
+        self.logprobs: Logprobs | None = None
+        """Of the last token, where they are asked for."""
+        changes = self.search.changes_logits or self.guide is not None or bool(self.adjustment)
+        self.is_plain = not (self.search.is_sampling or changes or self.most_logprobs is not None)
+        """Whether each token is that of the greatest logit, and nothing else is asked for."""
 
     @property
     def usage(self) -> TurnUsage:
@@ -110,6 +115,11 @@ class Request:
             )
         self.engine.model.check_tokens(given)
         options = turn_options or TurnOptions(self)
+        if options.search.num_beams != 1:
+            raise InvalidArgument(
+                f"num_beams is {options.search.num_beams}: beam search is not supported by the engine; set it to 1, or "
+                "use a Generator"
+            )
         options.search.check(self.engine.model.context_length, self.engine.model.decoder.vocabulary)
         turn = _Turn(self._turns + 1, before, given.size, options, self)
         self._turns = turn.number
@@ -290,7 +300,10 @@ class Engine:
         if error_code:
             flags |= EngineEventFlags.FAILED
         matched = turn.stops.matched if turn.stops is not None else None
-        self._events.append(EngineEvent(request, turn.number, flags, token, reason, matched, error_code, turn.usage))
+        told = turn.logprobs if token is not None else None
+        self._events.append(
+            EngineEvent(request, turn.number, flags, token, reason, matched, error_code, turn.usage, told)
+        )
 
     # ------------------------------------------------------------ a step
 
@@ -398,14 +411,19 @@ class Engine:
         assert turn is not None
         if turn.is_plain:
             return best
-        rows = logits[None]
+        rows, told = logits[None], turn.most_logprobs
+        given = logits if told is None else logits.copy()
         if turn.search.changes_logits:
             penalise(rows, [request.tokens], turn.search, self.model.ends)
+        if turn.adjustment:
+            turn.adjustment.apply(logits, request.tokens[turn.begin + turn.prompt_tokens :])
         if turn.guide is not None:
             turn.guide.mask(logits)
         token = int(choose(rows, turn.search, request.random, np.zeros(1, bool))[0])
         if turn.guide is not None:
             turn.guide.accept(token)
+        if told is not None:
+            turn.logprobs = logprobs(given, token, told)
         return token
 
     def _append(self, request: Request, token: int) -> None:
@@ -429,7 +447,8 @@ class Engine:
         elif len(request.tokens) == request.max_tokens:
             self.finish(request, FinishReason.MAX_SESSION_TOKENS, token)
         else:
-            self._events.append(EngineEvent(request, turn.number, EngineEventFlags.TOKEN, token))
+            flags = EngineEventFlags.TOKEN
+            self._events.append(EngineEvent(request, turn.number, flags, token, logprobs=turn.logprobs))
 
     def _exchange(self, one: int, other: int) -> None:
         self._lanes.exchange(one, other)

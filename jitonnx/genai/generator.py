@@ -10,6 +10,7 @@ import numpy as np
 from jitonnx import errors
 from jitonnx.api.options import RunOptions
 from jitonnx.errors import InvalidArgument
+from jitonnx.genai.beams import Beams, GenaiBeams
 from jitonnx.genai.decoder import Steps
 from jitonnx.genai.encoder import FEATURES
 from jitonnx.genai.guidance import Guide, check_kind
@@ -17,6 +18,7 @@ from jitonnx.genai.model import Adapters, Model
 from jitonnx.genai.search import Random, SearchOptions, choose, penalise
 from jitonnx.genai.speculation import Draft, Lookup, Proposer, Speculation, SpeculativeOptions, check, check_draft
 from jitonnx.genai.tensors import NamedTensors, Tensor
+from jitonnx.genai.vision import UNREAD
 
 _LEAST_COLUMNS = 128
 """The least columns of the memory for tokens."""
@@ -40,6 +42,8 @@ class GeneratorParams:
         self.speculative = SpeculativeOptions()
         """How tokens are proposed. (Not in onnxruntime-genai.)"""
         self.draft: Model | None = None
+        self.beams: type[Beams] = GenaiBeams
+        """How beams are searched. (Not in onnxruntime-genai.)"""
 
     def set_search_options(self, **options: Any) -> None:
         """Set options by names (`SearchOptions`). InvalidArgument for unknown ones and wrong types."""
@@ -47,9 +51,20 @@ class GeneratorParams:
             self.options.set(name, value)
 
     def check(self) -> None:
-        """InvalidArgument for options that do not go together, or with the model. NotImplemented for beams. (Not in
-        onnxruntime-genai.)"""
-        self.options.check(self.model.context_length, self.model.decoder.vocabulary)
+        """InvalidArgument for options that do not go together, or with the model. NotImplemented for beams with what
+        they do not go with yet. (Not in onnxruntime-genai.)"""
+        options = self.options
+        options.check(self.model.context_length, self.model.decoder.vocabulary)
+        if options.num_beams == 1:
+            return
+        if options.early_stopping == "never" and self.beams is GenaiBeams:
+            raise InvalidArgument("early_stopping is 'never': True or False is needed, as onnxruntime-genai has it")
+        for what, is_set in (
+            ("output that is constrained (set_guidance)", self.guidance is not None),
+            ("speculative decoding", self.draft is not None or self.speculative.ngram_size > 0),
+        ):
+            if is_set:
+                raise errors.NotImplemented(f"{what} does not go with beam search: set num_beams to 1")
 
     def get_search_options(self) -> dict[str, Any]:
         """The options by names."""
@@ -93,8 +108,8 @@ class Generator:
     """
 
     def __init__(self, model: Model, params: GeneratorParams) -> None:
-        """InvalidArgument for options that do not go together, and for what is no constraint; NotImplemented for beams;
-        ImportError for a constraint without the package `llguidance`."""
+        """InvalidArgument for options that do not go together, and for what is no constraint; NotImplemented for beams
+        with what they do not go with yet; ImportError for a constraint without the package `llguidance`."""
         self.model = model
         self.options = options = dataclasses.replace(params.options)
         params.check()
@@ -106,15 +121,21 @@ class Generator:
         self._steps = Steps(
             model.decoder, options.batch_size, in_place=options.past_present_share_buffer, limit=options.max_length
         )
-        self._tokens = np.zeros((options.batch_size, _LEAST_COLUMNS), np.int32)
+        rows = options.batch_size * options.num_beams
+        self._tokens = np.zeros((rows, _LEAST_COLUMNS), np.int32)
         self._length = 0
-        self._next = np.zeros(options.batch_size, np.int32)
+        self._next = np.zeros(rows, np.int32)
         """The tokens that were chosen or appended last."""
         self._logits: np.ndarray | None = None
-        """Float32 [batch, vocabulary] of what comes next; None: the last tokens are not read yet."""
+        """Float32 [rows, vocabulary] of what comes next; None: the last tokens are not read yet."""
         self._ended = np.zeros(options.batch_size, bool)
         self._pad = model.config.number("model", "pad_token_id")
         self._adapters: Adapters | None = None
+        self._kind = params.beams
+        self._beams: Beams | None = None
+        """What searches, once there is a prompt, if there are beams."""
+        self._sources: np.ndarray | None = None
+        """The beams that those at hand go on from, where the caches still are those of before."""
 
     # ------------------------------------------------------------ what is there
 
@@ -124,45 +145,53 @@ class Generator:
 
     def get_sequence(self, index: int) -> np.ndarray:
         """The tokens of a sequence, int32, its prompt included. The token by which the last of the sequences ended is
-        not among them. InvalidArgument for a sequence that is not there."""
-        if not 0 <= index < self.options.batch_size:
-            raise InvalidArgument(f"there is no sequence {index}: batch_size is {self.options.batch_size}")
+        not among them. InvalidArgument for a sequence that is not there.
+
+        Of beams there are num_return_sequences for each prompt, the best ones first, none with the token that ended it;
+        those that have not ended do so with the first call.
+        """
+        options = self.options
+        if not 0 <= index < options.batch_size * options.num_return_sequences:
+            of_beams = f", num_return_sequences {options.num_return_sequences}" if options.num_beams > 1 else ""
+            raise InvalidArgument(f"there is no sequence {index}: batch_size is {options.batch_size}{of_beams}")
+        if self._beams is not None:
+            return self._beams.sequence(index, self._tokens[:, : self._length])
         return self._tokens[index, : self._length].copy()
 
     def get_next_tokens(self) -> np.ndarray:
-        """The tokens that were chosen last, int32 [batch]; padding for sequences that had ended before."""
+        """The tokens that were chosen last, int32 [batch * num_beams]; padding for sequences that had ended before."""
         return self._next.copy()
 
     def is_done(self) -> bool:
         """Whether each sequence has ended, by a token that says so or by max_length."""
         if self._logits is not None:
             return False
+        if self._beams is not None and self._beams.is_done:
+            return True
         return bool(self._ended.all()) or self._length >= self.options.max_length
 
     def get_logits(self) -> np.ndarray:
-        """The logits that the next tokens are chosen by, float32 [batch, 1, vocabulary]."""
+        """The logits that the next tokens are chosen by, float32 [batch * num_beams, 1, vocabulary]."""
         return self._computed()[:, None].copy()
 
     def set_logits(self, logits: np.ndarray) -> None:
-        """Have the next tokens chosen by other logits, [batch, vocabulary] or [batch, 1, vocabulary]."""
-        given, width = np.array(logits, np.float32), self.model.decoder.vocabulary
-        if given.size != self.options.batch_size * width:
-            raise InvalidArgument(
-                f"logits have shape {list(given.shape)}: [{self.options.batch_size}, {width}] is needed"
-            )
+        """Have the next tokens chosen by other logits, of the shape of `get_logits`, or without its 1."""
+        given, width, rows = np.array(logits, np.float32), self.model.decoder.vocabulary, len(self._tokens)
+        if given.size != rows * width:
+            raise InvalidArgument(f"logits have shape {list(given.shape)}: [{rows}, {width}] is needed")
         if self._unread > 0:
             self._computed()
         self._forget_ahead()
-        self._logits = given.reshape(self.options.batch_size, width)
+        self._logits = given.reshape(rows, width)
 
     def get_output(self, name: str) -> np.ndarray:
         """An output of the last run, by its name, of memory that the next run writes to. InvalidArgument for an unknown
         one, and before the first run."""
-        return self._steps.get_output(name)
+        return self._of_beams(name, self._steps.get_output(name))
 
     def get_input(self, name: str) -> np.ndarray:
         """An input of the last run, by its name. InvalidArgument for an unknown one."""
-        return self._steps.get_input(name)
+        return self._of_beams(name, self._steps.get_input(name))
 
     # ------------------------------------------------------------ steps
 
@@ -170,7 +199,8 @@ class Generator:
         """Append tokens to the sequences and run the model on them.
 
         tokens: int32 [tokens], [batch, tokens], or the rows of a batch one behind the other. InvalidArgument for none,
-        for tokens that the model does not have, for more than max_length, and for a batch that has tokens already.
+        for tokens that the model does not have, for more than max_length, and for a batch or beams that have tokens
+        already.
         """
         given = np.asarray(tokens.as_numpy() if isinstance(tokens, Tensor) else tokens)
         batch = self.options.batch_size
@@ -180,6 +210,11 @@ class Generator:
         if given.size % batch:
             raise InvalidArgument(f"{given.size} tokens do not divide among batch_size ({batch}) sequences")
         rows = given.reshape(batch, -1)
+        beams = self.options.num_beams
+        if self._beams is not None:
+            raise InvalidArgument(
+                "append_tokens can only be called once for num_beams > 1: make another Generator for other tokens"
+            )
         if self._length and batch > 1:
             raise InvalidArgument(
                 "append_tokens can only be called once for batch_size > 1. To call it again, use rewind_to(0)"
@@ -191,28 +226,42 @@ class Generator:
                 f"({self.options.max_length}): set max_length, up to the model's context_length "
                 f"({self.model.context_length}), or shorten the prompt"
             )
-        self.model.check_tokens(rows)
+        prompts = self._steps.prompts
+        self.model.check_tokens(rows, images=0 if prompts is None else prompts.placeholders)
         self._forget_ahead()
-        self._put(rows)
-        self._next = rows[:, -1].astype(np.int32)
+        if prompts is not None:
+            if beams > 1 and prompts.placeholders:
+                raise errors.NotImplemented("beams do not go on from prompts with images: set num_beams to 1")
+            prompts.append(rows[0], self._length)
+        self._put(np.repeat(rows, beams, 0))
+        self._next = self._tokens[:, self._length - 1].copy()
         self._ended[:] = False
         for guide in self._guides:
             guide.restart()
         try:
-            self._logits = self._read()
+            logits = self._read()
         except BaseException:  # Ctrl-C, too: the sequences are as they were
             self._length = max(self._length - count, 0)
+            if prompts is not None:
+                prompts.cut(self._length)
             raise
+        self._logits = logits
+        if beams > 1:
+            self._logits = np.repeat(logits, beams, 0)
+            self._beams = self._kind(self.options, self.model.ends, self._pad, count)
 
     def generate_next_token(self) -> None:
         """Choose the next token of each sequence; padding for those that have ended.
 
         InvalidArgument if there is nothing to go on from, or at max_length.
         """
-        if not self._length and self._logits is None:
+        if not self._length and (self._logits is None or self.options.num_beams > 1):
             raise InvalidArgument("generate_next_token has nothing to go on from: call append_tokens before")
         if self._length >= self.options.max_length:
             raise InvalidArgument(f"the sequences are at max_length ({self.options.max_length}) already")
+        if self._beams is not None:
+            self._generate_beams(self._beams)
+            return
         if self._logits is None and self._ended.all():
             self._next[:] = self._pad
             return
@@ -240,11 +289,39 @@ class Generator:
             if self._behind is None:
                 self._steps.shorten(self._length - (not is_ended))
 
+    def _generate_beams(self, beams: Beams) -> None:
+        """Choose the next token of each beam; padding if enough of all sequences have ended."""
+        if self._logits is None and beams.is_done:
+            self._next = np.full(len(self._tokens), self._pad, np.int32)
+        else:
+            beams.choose(self._computed(), self._tokens[:, : self._length])
+            self._logits, self._sources, self._next = None, beams.sources, beams.tokens.copy()
+            self._tokens[:, : self._length] = self._tokens[beams.sources, : self._length]
+        self._put(self._next[:, None])
+
+    def _regroup(self) -> None:
+        """Have the caches be those of the beams at hand. A prompt is read once for all of its beams."""
+        if self._sources is None:
+            return
+        try:
+            if self._steps.batch != len(self._tokens):
+                self._steps.spread(self.options.num_beams)
+            self._steps.pick(self._sources)
+        except BaseException:  # Ctrl-C, too: what the caches hold is not known any more
+            self._length = 0
+            raise
+        self._sources = None
+
+    def _of_beams(self, name: str, array: np.ndarray) -> np.ndarray:
+        """An input or output for all beams, also where a prompt was read once for them."""
+        axis, times = self.model.decoder.batch_axes.get(name), len(self._tokens) // self._steps.batch
+        return array if axis is None or times == 1 else np.repeat(array, times, axis)
+
     def rewind_to(self, new_length: int) -> None:
         """Forget what comes behind the first tokens.
 
         The next token that is generated is the one behind them. InvalidArgument for more than there are, for
-        batches of several unless to 0; NotImplemented for a model that has forgotten what it needs.
+        batches of several unless to 0; NotImplemented for beams, and for a model that has forgotten what it needs.
         """
         if not 0 <= new_length <= self._length:
             raise InvalidArgument(
@@ -252,6 +329,8 @@ class Generator:
             )
         if new_length == self._length:
             return
+        if self.options.num_beams > 1:
+            raise errors.NotImplemented("rewind_to is not supported with beam search: make another Generator")
         if self.options.batch_size > 1 and new_length:
             raise InvalidArgument("rewind_to must be called with 0 where batch_size > 1")
         if not self.can_rewind(new_length):
@@ -262,6 +341,8 @@ class Generator:
         self._forget_ahead()
         # The last token is read again, for its logits.
         self._steps.rewind(max(new_length - 1, 0))
+        if self._steps.prompts is not None:
+            self._steps.prompts.cut(new_length)
         for guide in self._guides:
             guide.rewind(self._length - new_length)
         self._length = new_length
@@ -279,29 +360,36 @@ class Generator:
         onnxruntime-genai.)"""
         return all(
             getattr(self.options, name) == getattr(params.options, name)
-            for name in ("batch_size", "past_present_share_buffer")
+            for name in ("batch_size", "num_beams", "past_present_share_buffer")
         )
 
-    def restart(self, params: GeneratorParams, tokens: np.ndarray) -> int:
+    def restart(self, params: GeneratorParams, tokens: np.ndarray, inputs: NamedTensors | None = None) -> int:
         """Go on from other tokens [tokens], with other options that are alike; how many of the tokens were there.
 
-        Those that the sequence began with are not read again, where the model takes tokens behind others. (Not in
-        onnxruntime-genai.)
+        inputs: what a processor makes of the tokens' images. Those that the sequence began with are not read again,
+        where the model takes tokens behind others, and images are the same. (Not in onnxruntime-genai.)
         """
         params.check()
-        same = 0
+        same, prompts = 0, self._steps.prompts
+        given = {name: value.as_numpy() for name, value in (inputs or {}).items() if name != "input_ids"}
         if self.options.past_present_share_buffer:
             count = min(self._length, len(tokens) - 1)
             differing = self._tokens[0, :count] != tokens[:count]
             same = int(differing.argmax()) if differing.any() else count
-            if not self.can_rewind(same):
+            if not self.can_rewind(same) or not (prompts is None or prompts.are_of(tokens, given)):
                 same = 0
         self.options = dataclasses.replace(params.options)
         self._random, self._guides = Random(self.options.random_seed), self._guided(params)
         self._forget_ahead()
         self._speculation = self._speculated(params, self._speculation)
+        segments = [] if prompts is None else prompts.segments
         self.rewind_to(same)
-        self.append_tokens(tokens[same:])
+        if same and prompts is not None:
+            prompts.segments = segments  # also of tokens that are appended again
+        if same or inputs is None:
+            self.append_tokens(tokens[same:])
+        else:
+            self.set_inputs(inputs)
         return same
 
     def _guided(self, params: GeneratorParams) -> list[Guide]:
@@ -314,7 +402,7 @@ class Generator:
 
     def set_model_input(self, name: str, value: np.ndarray) -> None:
         """Set an input of the model that is neither tokens nor a cache: of audio (`audio_features`) what its encoder
-        makes. InvalidArgument for an unknown one."""
+        makes; one of its vision model for the tokens that are appended next. InvalidArgument for an unknown one."""
         encoder, array = self.model.encoder, np.asarray(value)
         if encoder is None or not encoder.features or name not in (FEATURES, encoder.features):
             self._steps.set_extra(name, array)
@@ -329,11 +417,16 @@ class Generator:
 
     def set_inputs(self, inputs: NamedTensors) -> None:
         """Set inputs by names; `input_ids` are appended. InvalidArgument as `set_model_input`."""
-        for name, value in inputs.items():
-            if name != "input_ids":
-                self.set_model_input(name, value.as_numpy())
-        if "input_ids" in inputs:
-            self.append_tokens(inputs["input_ids"])
+        try:
+            for name, value in inputs.items():
+                if name != "input_ids" and (name not in UNREAD or name in self.model.decoder.extras):
+                    self.set_model_input(name, value.as_numpy())
+            if "input_ids" in inputs:
+                self.append_tokens(inputs["input_ids"])
+        except BaseException:
+            if self._steps.prompts is not None:
+                self._steps.prompts.clear()
+            raise
 
     def set_active_adapter(self, adapters: Adapters, name: str) -> None:
         """Have runs use an adapter. InvalidArgument for an unknown one, and for another container of adapters."""
@@ -383,6 +476,7 @@ class Generator:
             if not self._unread:
                 what = "the sequences have ended" if self._length else "there are no logits yet"
                 raise InvalidArgument(f"{what}: call append_tokens before")
+            self._regroup()
             self._logits = self._read() if self._speculation is None else self._read_ahead(self._speculation)
         return self._logits
 
@@ -436,7 +530,7 @@ class Generator:
         Where a run fails or is ended, what it may have written is forgotten, and read again the next time.
         """
         before, count = self._steps.width, self._unread
-        tokens = self._tokens[:, before : self._length]
+        tokens = self._tokens[:: len(self._tokens) // self._steps.batch, before : self._length]
         counts = None
         if len(tokens) > 1 and before == 0:  # padding is behind the last token that is none
             is_token = tokens != self._pad

@@ -15,11 +15,16 @@ import numpy as np
 from jitonnx import errors
 from jitonnx.errors import InvalidArgument
 from jitonnx.genai.audio import Source
+from jitonnx.genai.beams import TransformersBeams
+from jitonnx.genai.cache_type import TEXT, CacheType
 from jitonnx.genai.config import Config
 from jitonnx.genai.generator import Generator, GeneratorParams
+from jitonnx.genai.image_messages import has_images, without_images
+from jitonnx.genai.images import Images
 from jitonnx.genai.model import Model
 from jitonnx.genai.speculation import check_draft
 from jitonnx.genai.stops import Stops
+from jitonnx.genai.tensors import NamedTensors
 from jitonnx.genai.tokenizer import Tokenizer
 from jitonnx.genai.transcription import Transcriber, Transcript
 
@@ -50,26 +55,33 @@ def load(
     *,
     threads: int | None = None,
     draft: str | os.PathLike[str] | None = None,
+    cache_type: str | None = None,
+    calibration: str = TEXT,
 ) -> LanguageModel:
     """A folder's model with its tokenizer. threads: of products and attention (default: as its configuration says).
-    draft: the folder of a smaller model of the same tokens, which proposes tokens (speculative decoding).
+    draft: the folder of a smaller model of the same tokens, which proposes tokens (speculative decoding). cache_type:
+    keys and values are kept as "float32", "float16", "bfloat16" or "int8" (default: as the model has them), of models
+    whose attention is GroupQueryAttention. calibration: a text on which is measured how large they are, for int8.
 
     NoSuchFile for files that are not there, InvalidArgument for those that do not go together, NotImplemented for
     models of several parts; ImportError without the package `tokenizers`.
     """
-    model = _model(folder, threads)
+    kept = None
+    if cache_type is not None:
+        kept = CacheType(cache_type, Tokenizer(Config(folder)).encode_with(calibration, add_special_tokens=True))
+    model = _model(folder, threads, kept)
     smaller = None if draft is None else _model(draft, threads)
     if smaller is not None:
         check_draft(smaller, model)
     return LanguageModel(model, Tokenizer(model), smaller)
 
 
-def _model(folder: str | os.PathLike[str], threads: int | None) -> Model:
+def _model(folder: str | os.PathLike[str], threads: int | None, cache_type: CacheType | None = None) -> Model:
     config = Config(folder)
     if threads is not None:
         options = {"session_options": {"intra_op_num_threads": threads}}
         config.overlay(json.dumps({"model": {"decoder": options}}))
-    return Model(config, last_logits=True)
+    return Model(config, last_logits=True, cache_type=cache_type)
 
 
 class LanguageModel:
@@ -82,6 +94,8 @@ class LanguageModel:
         """The usage of the last answer; counted on while it streams."""
         self._kept: Generator | None = None
         """That of the last answer, while nobody uses it."""
+        self._processor: Any = None
+        """What makes prompts with images, once there was one."""
         self._lock = threading.Lock()
         """Held while one takes it."""
         self._transcriber: Transcriber | None = None
@@ -97,6 +111,9 @@ class LanguageModel:
         top_p: float | None = ...,
         min_p: float | None = ...,
         repetition_penalty: float | None = ...,
+        num_beams: int | None = ...,
+        length_penalty: float | None = ...,
+        early_stopping: bool | Literal["never"] | None = ...,
         stop: str | Sequence[str] = ...,
         seed: int | None = ...,
         guidance: tuple[str, str] | None = ...,
@@ -115,6 +132,9 @@ class LanguageModel:
         top_p: float | None = ...,
         min_p: float | None = ...,
         repetition_penalty: float | None = ...,
+        num_beams: int | None = ...,
+        length_penalty: float | None = ...,
+        early_stopping: bool | Literal["never"] | None = ...,
         stop: str | Sequence[str] = ...,
         seed: int | None = ...,
         guidance: tuple[str, str] | None = ...,
@@ -132,6 +152,9 @@ class LanguageModel:
         top_p: float | None = None,
         min_p: float | None = None,
         repetition_penalty: float | None = None,
+        num_beams: int | None = None,
+        length_penalty: float | None = None,
+        early_stopping: bool | Literal["never"] | None = None,
         stop: str | Sequence[str] = (),
         seed: int | None = None,
         guidance: tuple[str, str] | None = None,
@@ -141,7 +164,9 @@ class LanguageModel:
         """The text behind a prompt, or with `stream` an iterator over its pieces, as they come.
 
         prompt: a text, in front of which the tokenizer puts what it puts in front of texts, or the messages of a chat,
-        [{"role": "user", "content": ...}], which the model's template makes a prompt of. temperature: 0 for the most
+        [{"role": "user", "content": ...}], which the model's template makes a prompt of. A content is a text, or for
+        models of images a list of parts, [{"type": "image", "image": ...}, {"type": "text", "text": ...}], whose images
+        are paths, files' bytes or arrays (`Images.of`). temperature: 0 for the most
         probable token each time; of a temperature, top_k, top_p, min_p and seed each makes tokens be drawn.
         repetition_penalty: above 1 makes tokens that stand there already less probable. What is None is as the folder's
         configuration says; max_new_tokens: until the model ends or its context is full. stop: texts at which to end,
@@ -150,14 +175,24 @@ class LanguageModel:
         ahead where the last ones have stood before, as in answers that repeat their prompt: the text is the same, and
         comes faster or, at times, slower.
 
+        num_beams: how many texts go on beside each other (beam search); the one that is most probable as a whole is
+        given, in one piece, as the library transformers finds it. length_penalty: the power of the number of tokens
+        that the logarithm of a text's probability is divided by. early_stopping: when to end: True, once as many have
+        ended as there are beams; False, once those that go on are less probable so far; "never", once they cannot
+        become more probable.
+
         InvalidArgument for a prompt without tokens, or too long for the model, and for options that make no sense.
         """
-        if self.model.encoder is not None and self.model.encoder.features:
+        if self.is_speech:
             raise InvalidArgument(
                 f"{self.model.config.folder} has a model of speech ({self.model.type}): use transcribe"
             )
+        inputs = None
         if isinstance(prompt, str):
             tokens = self.tokenizer.encode_with(prompt, add_special_tokens=True)
+        elif has_images(prompt):
+            inputs = self._with_images(prompt)
+            tokens = inputs["input_ids"].as_numpy()[0]
         else:
             text = self.tokenizer.apply_chat_template(prompt)
             tokens = self.tokenizer.encode_with(text, add_special_tokens=False)
@@ -169,8 +204,16 @@ class LanguageModel:
         given = {name: value for name, value in drawing.items() if value is not None}
         if given:
             params.set_search_options(do_sample=temperature != 0, **given)
-        if repetition_penalty is not None:
-            params.set_search_options(repetition_penalty=repetition_penalty)
+        elif num_beams is not None and num_beams > 1:
+            params.set_search_options(do_sample=False)
+        others = {
+            "repetition_penalty": repetition_penalty,
+            "num_beams": num_beams,
+            "length_penalty": length_penalty,
+            "early_stopping": early_stopping,
+        }
+        params.set_search_options(**{name: value for name, value in others.items() if value is not None})
+        params.beams = TransformersBeams
         if guidance is not None:
             params.set_guidance(*guidance)
         if prompt_lookup:
@@ -178,8 +221,14 @@ class LanguageModel:
         if self.draft is not None:
             params.set_draft_model(self.draft)
         params.check()
-        pieces = _until(self._pieces(params, tokens), stops)
+        answer = self._best if params.options.num_beams > 1 else self._pieces
+        pieces = _until(answer(params, tokens, inputs), stops)
         return pieces if stream else "".join(pieces)
+
+    @property
+    def is_speech(self) -> bool:
+        """Whether it is a model of speech, which transcribes audio, and generates nothing from text."""
+        return self.model.encoder is not None and bool(self.model.encoder.features)
 
     def transcribe(
         self,
@@ -243,23 +292,25 @@ class LanguageModel:
         params.set_search_options(max_length=most, batch_size=1)
         return params
 
-    def _pieces(self, params: GeneratorParams, tokens: np.ndarray) -> Iterator[str]:
-        """The text of token after token. Leaves the generator for the next prompt."""
+    def _with_images(self, messages: Sequence[Mapping[str, Any]]) -> NamedTensors:
+        """The inputs that a chat with images is."""
+        if self.draft is not None:
+            raise errors.NotImplemented("a draft model does not see images: load the model without draft for these")
+        if self._processor is None:
+            self._processor = self.model.create_multimodal_processor()
+        prompts = self._processor.prompts
+        chat, images = without_images(messages, None if prompts.takes_parts else prompts.mark)
+        inputs: NamedTensors = self._processor(self.tokenizer.apply_chat_template(chat), images=Images.of(images))
+        return inputs
+
+    def _pieces(self, params: GeneratorParams, tokens: np.ndarray, inputs: NamedTensors | None) -> Iterator[str]:
+        """The text of token after token. inputs: of a prompt with images. Leaves the generator for the next prompt."""
         usage = self.usage = Usage(len(tokens))
-        begin = time.perf_counter()
         with self._lock:
             generator, self._kept = self._kept, None
-        encoder = self.model.encoder
-        if generator is None or encoder is not None or not generator.is_alike(params):
+        if generator is None or self.model.encoder is not None or not generator.is_alike(params):
             generator = Generator(self.model, params)
-        if encoder is None:
-            usage.kept_tokens = generator.restart(params, tokens)
-        else:
-            self.model.check_tokens(tokens)
-            for name, value in encoder.read(tokens).items():
-                generator.set_model_input(name, value)
-            generator.append_tokens(np.array([encoder.start], np.int32))
-        usage.prompt_seconds = time.perf_counter() - begin
+        self._read(generator, params, tokens, inputs)
         stream, ends = self.tokenizer.create_stream(), set(self.model.ends)
         try:
             while not generator.is_done():
@@ -273,6 +324,34 @@ class LanguageModel:
                     yield text
         finally:
             self._kept = generator
+
+    def _best(self, params: GeneratorParams, tokens: np.ndarray, inputs: NamedTensors | None) -> Iterator[str]:
+        """The text of the best of beams, as a whole. `Usage` counts a token of each beam as one."""
+        usage = self.usage = Usage(len(tokens))
+        generator = Generator(self.model, params)
+        self._read(generator, params, tokens, inputs)
+        begin, before = time.perf_counter(), generator.token_count()
+        while not generator.is_done():
+            generator.generate_next_token()
+        stream = self.tokenizer.create_stream()
+        text = "".join(stream.decode(token) for token in generator.get_sequence(0)[before:].tolist())
+        usage.generated_tokens = generator.token_count() - before
+        usage.generated_seconds = time.perf_counter() - begin
+        yield text
+
+    def _read(
+        self, generator: Generator, params: GeneratorParams, tokens: np.ndarray, inputs: NamedTensors | None
+    ) -> None:
+        """Have a generator read a prompt, of which `usage` is told."""
+        begin, encoder = time.perf_counter(), self.model.encoder
+        if encoder is None:
+            self.usage.kept_tokens = generator.restart(params, tokens, inputs)
+        else:
+            self.model.check_tokens(tokens)
+            for name, value in encoder.read(tokens).items():
+                generator.set_model_input(name, value)
+            generator.append_tokens(np.array([encoder.start], np.int32))
+        self.usage.prompt_seconds = time.perf_counter() - begin
 
 
 def _until(pieces: Iterator[str], stops: Sequence[str]) -> Iterator[str]:

@@ -29,7 +29,7 @@ def with_last_logits(data: bytes, ids: str, logits: str) -> bytes | None:
     """A model whose `logits` are [sequences, number, vocabulary], for the tokens that `INDICES` names; None where they
     are not a product of something for each token, and for what is no model.
 
-    ids: the input that is [sequences, tokens].
+    ids: the input that is [sequences, tokens], or [sequences, tokens, width].
     """
     model = onnx_pb2.ModelProto()
     try:
@@ -42,7 +42,7 @@ def with_last_logits(data: bytes, ids: str, logits: str) -> bytes | None:
     if tokens is None or output is None or len(output.type.tensor_type.shape.dim) != 3:
         return None
     sequences = tokens.type.tensor_type.shape.dim
-    if len(sequences) != 2:
+    if len(sequences) not in (2, 3):
         return None
     chain = list(_chain(graph, logits))
     if not chain or chain[-1].op_type not in _PRODUCTS:

@@ -19,7 +19,9 @@ class MultiModalProcessor:
         self.tokenizer = Tokenizer(model)
         """(Not in onnxruntime-genai.)"""
 
-    def __call__(self, prompt: str | Sequence[str] | None = None, **inputs: Any) -> NamedTensors:
+    def __call__(
+        self, prompt: str | Sequence[str] | None = None, *, images: Any = None, audios: Any = None
+    ) -> NamedTensors:
         """The inputs of the model, for `Generator.set_inputs`: of a prompt, or several, and of what comes with them."""
         raise NotImplementedError
 

@@ -33,7 +33,18 @@ _LENGTHS = (
 )
 _RELATIVE = 4096
 """The most tokens of models whose positions are relative (T5), which have no end of their own."""
-_OPTIONS = ("do_sample", "min_p", "no_repeat_ngram_size", "repetition_penalty", "temperature", "top_k", "top_p")
+_OPTIONS = (
+    "do_sample",
+    "early_stopping",
+    "length_penalty",
+    "min_p",
+    "no_repeat_ngram_size",
+    "num_beams",
+    "repetition_penalty",
+    "temperature",
+    "top_k",
+    "top_p",
+)
 
 
 def is_folder(folder: str) -> bool:
@@ -83,6 +94,7 @@ def configuration(folder: str) -> dict[str, Any]:
             "vocab_size": told.get("vocab_size"),
         },
         "search": {
+            "early_stopping": False,
             **{name: search[name] for name in _OPTIONS if search.get(name) is not None},
             "past_present_share_buffer": False,
             # What PyTorch's tracing saw of a step with caches was one token: of several each would see those behind it.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from jitonnx import errors
+from jitonnx.genai.image_processor import TYPES, ImageProcessor
 from jitonnx.genai.model import Model
 from jitonnx.genai.multimodal import MultiModalProcessor
 from jitonnx.genai.speech import SpeechProcessor
 
-PROCESSORS: dict[str, type[MultiModalProcessor]] = {"whisper": SpeechProcessor}
+PROCESSORS: dict[str, type[MultiModalProcessor]] = {"whisper": SpeechProcessor, **dict.fromkeys(TYPES, ImageProcessor)}
 
 
 def processor_of(model: Model) -> MultiModalProcessor:
@@ -15,7 +16,7 @@ def processor_of(model: Model) -> MultiModalProcessor:
     kind = PROCESSORS.get(model.type)
     if kind is None:
         raise errors.NotImplemented(
-            f"the model is {model.type!r} ({model.config.name('model', 'type')}), and processors are there for "
-            f"{', '.join(PROCESSORS)}: use Tokenizer for text"
+            f"{model.config.folder} is of type {model.type!r}, which prompts with images or audio are not made for: "
+            f"they are for {', '.join(PROCESSORS)}; use Tokenizer for text"
         )
     return kind(model)

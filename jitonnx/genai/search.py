@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from jitonnx import errors
 from jitonnx.errors import InvalidArgument
 
 _LOWEST = np.finfo(np.float32).min
@@ -23,7 +22,9 @@ class SearchOptions:
     """Tokens of a prompt that are read in one run; 0: all."""
     diversity_penalty: float = 0.0
     do_sample: bool = False
-    early_stopping: bool = True
+    early_stopping: bool | str = True
+    """Whether beams end once num_beams have; False: once none can be better, by its sum so far. "never", which
+    onnxruntime-genai lacks: once none can be better at all."""
     length_penalty: float = 1.0
     max_length: int = 0
     """The most tokens of a sequence, its prompt included."""
@@ -48,6 +49,9 @@ class SearchOptions:
             if name == "blank_penalty":  # of speech models, which there are none of
                 return
             raise InvalidArgument(f"{name!r} is no search option; these are: {', '.join(kinds)}")
+        if (name, value) == ("early_stopping", "never"):
+            self.early_stopping = "never"
+            return
         if not isinstance(value, bool | int | float | np.number | np.bool_):
             raise InvalidArgument(f"search option {name} is {value!r}: a number is needed")
         kind = kinds[name]
@@ -58,7 +62,7 @@ class SearchOptions:
         setattr(self, name, kind(value))
 
     def check(self, context_length: int, vocabulary: int) -> None:
-        """InvalidArgument for options that do not go together, or with the model. NotImplemented for beams."""
+        """InvalidArgument for options that do not go together, or with the model."""
         if self.max_length < 1:
             raise InvalidArgument("search option max_length is 0: it is the length at which a sequence ends")
         if self.max_length > context_length:
@@ -67,13 +71,17 @@ class SearchOptions:
             )
         if self.batch_size < 1:
             raise InvalidArgument(f"batch_size ({self.batch_size}) must be 1 or greater")
-        if self.num_beams != 1:
-            raise errors.NotImplemented(
-                f"search option num_beams is {self.num_beams}: beam search is not implemented; set it to 1"
-            )
-        if self.num_return_sequences != 1:
+        if self.num_beams < 1:
+            raise InvalidArgument(f"num_beams ({self.num_beams}) must be 1 or greater")
+        if not 1 <= self.num_return_sequences <= self.num_beams:
             raise InvalidArgument(
                 f"num_return_sequences ({self.num_return_sequences}) must be in [1, {self.num_beams}], as num_beams is"
+            )
+        if self.num_beams > 1 and vocabulary < 2:
+            raise InvalidArgument(f"vocab_size ({vocabulary}) must be 2 or greater when using beam search")
+        if self.num_beams > 1 and self.is_sampling:
+            raise InvalidArgument(
+                f"tokens cannot be drawn in a beam search: set do_sample to False, or num_beams ({self.num_beams}) to 1"
             )
         if not 0.0 <= self.top_p <= 1.0:
             raise InvalidArgument(f"top_p must be between 0.0 and 1.0, is {self.top_p}")
@@ -111,7 +119,8 @@ def penalise(logits: np.ndarray, sequences: Sequence[np.ndarray], options: Searc
             seen = np.unique(known)
             chosen = row[seen]
             penalty = np.float32(options.repetition_penalty)
-            row[seen] = np.where(chosen < 0, chosen * penalty, chosen / penalty)
+            with np.errstate(over="ignore"):  # of the lowest one
+                row[seen] = np.where(chosen < 0, chosen * penalty, chosen / penalty)
         size = options.no_repeat_ngram_size
         if 0 < size <= len(sequence):
             runs = np.lib.stride_tricks.sliding_window_view(sequence, size)

@@ -25,15 +25,16 @@ class SpeechProcessor(MultiModalProcessor):
         self._encoder = encoder_of(model)
         self._form = form_of(model)
 
-    def __call__(self, prompt: str | Sequence[str] | None = None, **inputs: Any) -> NamedTensors:
+    def __call__(
+        self, prompt: str | Sequence[str] | None = None, *, images: Any = None, audios: Any = None
+    ) -> NamedTensors:
         """`audio_features` [sounds, bands, frames] of `audios`, as `Audios.open` gives them, and `input_ids`
         [prompts, tokens]. Of a sound the first 30 s are read.
 
         InvalidArgument without a prompt, or without audio, for not as many prompts as sounds, and for other inputs.
         """
-        audios = inputs.pop("audios", None)
-        if given := [name for name, value in inputs.items() if value is not None]:
-            raise InvalidArgument(f"the model takes no {', '.join(given)}: it is one of speech, give audios")
+        if images is not None:
+            raise InvalidArgument("the model takes no images: it is one of speech, give audios")
         if not isinstance(audios, Audios):
             raise InvalidArgument(f"audios is {audios!r}: what Audios.open gives is needed")
         prompts = [prompt] if isinstance(prompt, str) else list(prompt or ())

@@ -25,7 +25,7 @@ class Stops:
             place, self.matched = min(found)
             self._held = ""
             return held[:place]
-        count = max((_overlap(held, stop) for stop in self._stops), default=0)
+        count = max((overlap(held, stop) for stop in self._stops), default=0)
         self._held = held[len(held) - count :]
         return held[: len(held) - count]
 
@@ -35,6 +35,6 @@ class Stops:
         return held
 
 
-def _overlap(text: str, stop: str) -> int:
+def overlap(text: str, stop: str) -> int:
     """How many characters at the end of a text begin a stop."""
     return next((count for count in range(min(len(text), len(stop) - 1), 0, -1) if text.endswith(stop[:count])), 0)

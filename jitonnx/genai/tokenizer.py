@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -99,6 +99,14 @@ class Tokenizer:
         """A stream that gives the text of tokens one by one."""
         return TokenizerStream(self)
 
+    def token_text(self, token: int) -> str:
+        """What a token is as a part of a text; U+FFFD for bytes that are no character. Special tokens are as they are
+        written. (Not in onnxruntime-genai.)"""
+        # Behind others: at the beginning of a text decoders leave out what a word has in front of it.
+        before = self._inner.encode("a", add_special_tokens=False).ids
+        texts = [self._inner.decode(ids, skip_special_tokens=False) for ids in (before, [*before, token])]
+        return str(texts[1]).removeprefix(texts[0])
+
     def to_token_id(self, text: str) -> int:
         """The id of a token. InvalidArgument if there is none of this text."""
         found: int | None = self._inner.token_to_id(text)
@@ -118,25 +126,38 @@ class Tokenizer:
         template_str: str | None = None,
         tools: str | Sequence[Any] | None = None,
         add_generation_prompt: bool = True,
+        variables: Mapping[str, Any] | None = None,
     ) -> str:
         """The prompt that a chat's messages are.
 
-        messages, tools: lists of dicts, or JSON. template_str: a template of Jinja (default: the model's).
+        messages, tools: lists of dicts, or JSON. template_str: a template of Jinja (default: the model's). variables:
+        what the template may ask for besides, as `enable_thinking` (not in onnxruntime-genai).
         InvalidArgument for messages that the template refuses, and where there is no template; ImportError without the
         package `jinja2`.
         """
-        if self._templates is None:
-            self._templates = _Templates(self.folder)
-        return self._templates.rendered(
-            template_str or None, _parsed(messages, "messages"), _parsed(tools or None, "tools"), add_generation_prompt
-        )
+        given = {"messages": _parsed(messages, "messages"), "tools": _parsed(tools or None, "tools")}
+        given["add_generation_prompt"] = add_generation_prompt
+        return self._known_templates().rendered(template_str or None, {**(variables or {}), **given})
 
     @property
     def has_chat_template(self) -> bool:
         """Whether the model comes with a template for chats."""
+        return self._known_templates().default is not None
+
+    @property
+    def tool_template(self) -> str:
+        """The text of the template for chats with tools; "" without any. (Not in onnxruntime-genai.)"""
+        return self._known_templates().of_tools or ""
+
+    def is_special(self, token: int) -> bool:
+        """Whether a token is one that texts leave out. (Not in onnxruntime-genai.)"""
+        added = self._inner.get_added_tokens_decoder().get(token)
+        return added is not None and bool(added.special)
+
+    def _known_templates(self) -> _Templates:
         if self._templates is None:
             self._templates = _Templates(self.folder)
-        return self._templates.default is not None
+        return self._templates
 
     # ------------------------------------------------------------ tokens that mean something
 
@@ -185,17 +206,18 @@ class Tokenizer:
         added: str | None = stream.step(self._inner, token)
         return added or ""
 
-    def new_stream(self) -> Any:
-        """A stream of the package's, with the options as they are."""
-        return self._new_stream(skip_special_tokens=self._skips_special)
+    def new_stream(self, *, keeps_special: bool = False) -> Any:
+        """A stream of the package's, with the options as they are, unless it keeps special tokens."""
+        return self._new_stream(skip_special_tokens=self._skips_special and not keeps_special)
 
 
 class TokenizerStream:
     """Tokens to text one by one: what is no whole character yet is held back."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer, *, keeps_special: bool = False) -> None:
+        """keeps_special: special tokens become text. (Not in onnxruntime-genai.)"""
         self._tokenizer = tokenizer
-        self._stream = tokenizer.new_stream()
+        self._stream = tokenizer.new_stream(keeps_special=keeps_special)
 
     def decode(self, token: int) -> str:
         """The text that a token adds; "" while a character is not whole."""
@@ -245,10 +267,15 @@ class _Templates:
         """The template of chats without tools."""
         return self._named.get("default")
 
-    def rendered(self, template: str | None, messages: Any, tools: Any, add_generation_prompt: bool) -> str:
-        """The prompt."""
+    @property
+    def of_tools(self) -> str | None:
+        """The template of chats with tools."""
+        return self._named.get("tool_use") or self.default
+
+    def rendered(self, template: str | None, given: Mapping[str, Any]) -> str:
+        """The prompt. given: variables of the template."""
         sandbox = needed("jinja2.sandbox", "a chat template")
-        text = template or (self._named.get("tool_use") if tools else None) or self.default
+        text = template or (self.of_tools if given["tools"] else self.default)
         if text is None:
             raise InvalidArgument(
                 f"{self._folder} has no chat template ({_TEMPLATE}, or chat_template in {_CONFIG}): give one as "
@@ -265,9 +292,7 @@ class _Templates:
             if name.endswith("_token") and isinstance(value, str | dict)
         }
         try:
-            made: str = environment.from_string(text).render(
-                messages=messages, tools=tools, add_generation_prompt=add_generation_prompt, **tokens
-            )
+            made: str = environment.from_string(text).render({**tokens, **given})
         except Exception as error:  # also what operators of Python raise, as a text and None are added
             raise InvalidArgument(f"the chat template refuses the messages: {error}") from error
         return made

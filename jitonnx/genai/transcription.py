@@ -37,6 +37,8 @@ class Transcript:
     """Those that have text: by timestamps, or each window of 30 s where there are none."""
     tokens: list[int] = field(default_factory=list)
     """All that the model said, timestamps among them."""
+    seconds: float = 0.0
+    """Of the audio."""
 
     def __str__(self) -> str:
         return self.text
@@ -96,7 +98,7 @@ class Transcriber:
                 break
             window = self._listen(generator, features, begin)
         codes: dict[int | None, str] = {token: code for code, token in tokens.languages.items()}
-        return Transcript(self._text(heard), codes.get(told), segments, said)
+        return Transcript(self._text(heard), codes.get(told), segments, said, seconds)
 
     @property
     def _frame_seconds(self) -> float:

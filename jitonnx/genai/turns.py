@@ -5,16 +5,20 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jitonnx.errors import InvalidArgument
 from jitonnx.genai.guidance import check_kind
+from jitonnx.genai.logit_adjustment import LogitAdjustment
+from jitonnx.genai.logprobs import Logprobs
 from jitonnx.genai.search import SearchOptions
 
 if TYPE_CHECKING:
     from jitonnx.genai.engine import Request
+
+_NONE: Mapping[int, float] = {}
 
 
 class FinishReason(enum.IntEnum):
@@ -74,6 +78,8 @@ class EngineEvent:
     matched_stop_string_index: int | None = None
     error_code: EngineErrorCode = EngineErrorCode.NONE
     usage: TurnUsage = TurnUsage()
+    logprobs: Logprobs | None = None
+    """Of the token, where `TurnOptions.set_logprobs` asked for it. (Not in onnxruntime-genai.)"""
 
 
 class EngineEventBuffer(Sequence[EngineEvent]):
@@ -127,6 +133,7 @@ class TurnOptions:
 
     def __init__(self, request: Request) -> None:
         self._defaults = request.engine.defaults
+        self._vocabulary = request.engine.model.decoder.vocabulary
         self.reset()
 
     def reset(self) -> None:
@@ -138,6 +145,10 @@ class TurnOptions:
         self.seed: int | None = None
         self.stop_strings: tuple[str, ...] = ()
         self.guidance: tuple[str, str] | None = None
+        self.adjustment = LogitAdjustment()
+        """(Not in onnxruntime-genai.)"""
+        self.logprobs: int | None = None
+        """(Not in onnxruntime-genai.)"""
 
     def set_do_sample(self, do_sample: bool) -> None:
         """Draw tokens, or take the most probable one each time."""
@@ -166,6 +177,23 @@ class TurnOptions:
     def set_no_repeat_ngram_size(self, size: int) -> None:
         """Have no run of so many tokens twice; 0: have any."""
         self.search.set("no_repeat_ngram_size", size)
+
+    def set_logit_adjustment(
+        self, *, presence_penalty: float = 0.0, frequency_penalty: float = 0.0, logit_bias: Mapping[int, float] = _NONE
+    ) -> None:
+        """Have the logits changed by what the turn has generated, and by token: see `LogitAdjustment`. (Not in
+        onnxruntime-genai.)
+
+        InvalidArgument for numbers that are not finite, and for tokens that the model does not have.
+        """
+        made = LogitAdjustment(float(presence_penalty), float(frequency_penalty), dict(logit_bias))
+        made.check(self._vocabulary)
+        self.adjustment = made
+
+    def set_logprobs(self, count: int | None) -> None:
+        """Have events tell how probable their token was, and so many of the most probable ones. None: neither. (Not in
+        onnxruntime-genai.)"""
+        self.logprobs = None if count is None else _at_least_0("logprobs", count)
 
     def set_seed(self, seed: int) -> None:
         """Have the turn draw what it draws each time with this seed. InvalidArgument for less than 0."""

@@ -27,12 +27,6 @@ class _Refused:
         return cls()
 
 
-class Images(_Refused):
-    """Images of a prompt."""
-
-    what = "models of images are not supported"
-
-
 class StreamingProcessor(_Refused):
     """Audio as it comes."""
 

@@ -90,23 +90,33 @@ def versions_of(declaration: type[Operator]) -> tuple[int, ...]:
 def schemas_in(folder: str, domain: str, name: str) -> tuple[Schema, ...]:
     """The versions of an operator in the module `schemas` of a package, that which dropped it among them; the oldest
     first, none for an unknown one."""
-    module = importlib.import_module(f"{folder}.schemas")
-    return tuple(_parsed(domain, name, line, module.TYPES) for line in module.SCHEMAS.get(name, ()))
+    types = importlib.import_module(f"{folder}.schemas").TYPES
+    return tuple(schema for line in lines_in(folder).get(name, ()) for schema in _parsed(domain, name, line, types))
 
 
-def _parsed(domain: str, name: str, line: str, tables: Sequence[str]) -> Schema:
+@fork_safety.once
+def lines_in(folder: str) -> dict[str, list[str]]:
+    """The lines of each operator in the module `schemas` of a package, without the names."""
+    found: dict[str, list[str]] = {}
+    for row in importlib.import_module(f"{folder}.schemas").SCHEMAS.splitlines():
+        names, _, line = row.partition(" ")
+        for name in names.split(","):
+            found.setdefault(name, []).append(line)
+    return found
+
+
+def _parsed(domain: str, name: str, line: str, tables: Sequence[str]) -> Iterator[Schema]:
     signature, variables, attributes = (part.strip() for part in line.split("|"))
-    version, _, parameters = signature.partition(" ")
-    types = {}
-    for text in variables.split():
-        variable, _, place = text.partition("=")
-        types[variable] = _kinds(tables[int(place)])
-    inputs, outputs = (tuple(_parameter(one, types) for one in part.split()) for part in parameters.split(">"))
+    versions, _, parameters = signature.partition(" ")
+    places = {variable: told.split(",") for variable, _, told in (text.partition("=") for text in variables.split())}
     kinds = {}
     for text in attributes.split():
         attribute, _, kind = text.partition(":")
         kinds[attribute] = (kind.rstrip("!"), kind.endswith("!"))
-    return Schema(domain, name, int(version.rstrip("-")), version.endswith("-"), _bound(inputs), outputs, kinds)
+    for number, version in enumerate(versions.split(",")):
+        types = {variable: _kinds(tables[int(told[number % len(told)])]) for variable, told in places.items()}
+        inputs, outputs = (tuple(_parameter(one, types) for one in part.split()) for part in parameters.split(">"))
+        yield Schema(domain, name, int(version.rstrip("-")), version.endswith("-"), _bound(inputs), outputs, kinds)
 
 
 @fork_safety.once

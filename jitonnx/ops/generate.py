@@ -3,20 +3,22 @@
     python -m jitonnx.ops.generate            write the files
     python -m jitonnx.ops.generate --check    only say whether they are up to date (exit status 1 if not)
 
-It reads the schemas of the packages onnx and, for its own domain, onnxruntime. Version by version a line says
+It reads the schemas of the packages onnx and, for its own domain, onnxruntime. A line says
 
-    13 A:T B:T C?:T > Y:T | T=3 | alpha:FLOAT beta:FLOAT transA:INT transB:INT!
+    Sin,Cos 7,22 input:T > output:T | T=0,3 | alpha:FLOAT beta:FLOAT transA:INT transB:INT!
 
-inputs and outputs with their type variables ("?" optional, "*" any number, "**" any number of types of their own, then
-the least number of them), the types of each variable (a number: a place in TYPES), attributes ("!" required). A "-"
-behind the version: ONNX dropped the operator.
+operators; versions; inputs and outputs with their type variables ("?" optional, "*" any number, "**" any number of
+types of their own, then the least number of them); the types of each variable (a number: a place in TYPES; several: by
+version); attributes ("!" required). Versions that follow each other and differ in nothing but types are one line, and
+operators all of whose lines are the same have them together. A "-" behind the version: ONNX dropped the operator.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,15 +62,33 @@ def text_of(domain: str) -> str:
     lines: dict[str, list[str]] = {}
     for schema in schemas_of(domain):
         lines.setdefault(schema.name, []).append(_line(schema, types))
-    operators = "".join(
-        f'    "{name}": (\n' + "".join(f'        "{line}",\n' for line in versions) + "    ),\n"
-        for name, versions in lines.items()
-    )
     tables = "".join(f'    "{" ".join(allowed)}",\n' for allowed in types)
     return (
         f'"""The schemas of domain {domain or "ai.onnx"}, which `jitonnx.ops.generate` writes and `jitonnx.ir.schema` '
-        f'reads."""\n\nTYPES = (\n{tables})\n\nSCHEMAS = {{\n{operators}}}\n'
+        f'reads."""\n\nTYPES = (\n{tables})\n\nSCHEMAS = """\\\n{_table(lines)}"""\n'
     )
+
+
+def _table(lines: Mapping[str, Sequence[str]]) -> str:
+    """The text of SCHEMAS. lines: by operator, one a version."""
+    operators: dict[tuple[str, ...], list[str]] = {}
+    for name, versions in lines.items():
+        operators.setdefault(tuple(_joined(versions)), []).append(name)
+    return "".join(f"{','.join(names)} {line}\n" for rows, names in operators.items() for line in rows)
+
+
+def _joined(lines: Iterable[str]) -> Iterator[str]:
+    """The lines of an operator: of versions that follow each other and differ in nothing but types, one."""
+    parts = [line.split(" ", 1) for line in lines]
+    for (_, text), same in itertools.groupby(parts, lambda part: (part[0].endswith("-"), _PLACE.sub("", part[1]))):
+        versions, rests = zip(*same, strict=True)
+        places = zip(*(_PLACE.findall(rest) for rest in rests), strict=True)
+        told = (place[0] if len(set(place)) == 1 else ",".join(place) for place in places)
+        yield f"{','.join(versions)} {text.replace('=', '={}').format(*told)}".rstrip()
+
+
+_PLACE = re.compile(r"(?<==)\d+")
+"""Which of TYPES a variable has."""
 
 
 def _line(schema: Any, types: dict[tuple[str, ...], int]) -> str:

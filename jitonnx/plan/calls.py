@@ -57,10 +57,11 @@ class KernelCall:
     of calls for several groups, for all."""
 
     def __post_init__(self) -> None:
-        given, wanted = (type(self.buffers), type(self.sizes)), (self.spec.BUFFERS, self.spec.SIZES.base())
-        if given != wanted:
-            texts = (" and ".join(kind.__name__ for kind in kinds) for kinds in (wanted, given))
-            raise TypeError(f"Bug: {type(self.spec).__name__} is called with {next(texts)}, and not with {next(texts)}")
+        buffers, sizes = self.spec.BUFFERS, self.spec.SIZES
+        if type(self.buffers) is not buffers or not (issubclass(sizes, type(self.sizes)) and self.sizes.is_given):
+            given = " and ".join(f"{len(record)} of {type(record).__name__}" for record in (self.buffers, self.sizes))
+            wanted = f"{buffers.__name__} and {sizes.GIVEN} of {sizes.__name__}"
+            raise TypeError(f"Bug: {type(self.spec).__name__} is called with {wanted}, and not with {given}")
 
     def note_choices(self, made: tuple[Choice, ...]) -> None:
         """Note what was chosen for it, besides what is noted yet."""

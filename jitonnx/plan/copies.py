@@ -9,7 +9,7 @@ from jitonnx.kernels.transpose.spec import (
     MAX_RANK,
     STEPS,
     TransposeBuffers,
-    TransposeGiven,
+    TransposeSizes,
     TransposeSpec,
 )
 from jitonnx.plan.calls import KernelCall
@@ -34,7 +34,7 @@ def copy_call(
     else:
         spec = TransposeSpec(source.dtype.itemsize, _interleaved(source, target), _step(source, target), streams)
     if len(extents) <= MAX_RANK:
-        sizes = TransposeGiven(extents=extents, sources=sources, targets=targets)
+        sizes = TransposeSizes(extents=extents, sources=sources, targets=targets)
         return KernelCall(spec, TransposeBuffers(source=source, target=target), sizes, label=label, reason=reason)
     expr = e.operand(0, source.dtype)
     return region_call([expr], [source], [target], label=label, origin=(), reason=reason, streams=streams)

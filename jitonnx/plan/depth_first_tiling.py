@@ -30,7 +30,7 @@ from typing import Any
 from jitonnx.emit.arguments import Arguments
 from jitonnx.ir.dims import DimLike, ceil_divide, floor_divide, integers, known, maximum, usual, within
 from jitonnx.kernels.convolution.problem import ConvolutionBuffers, Problem
-from jitonnx.kernels.convolution.spec import DepthwiseGiven, DepthwiseSpec, DirectSpec
+from jitonnx.kernels.convolution.spec import DepthwiseSizes, DepthwiseSpec, DirectSpec
 from jitonnx.kernels.gemm.spec import GemmBuffers, GemmGiven, GemmSpec
 from jitonnx.kernels.pooling.spec import PoolBuffers, PoolSizes, PoolSpec
 from jitonnx.plan.calls import KernelCall
@@ -218,7 +218,7 @@ class _Windows(_Link):
         self, number: int, read: _Span, made: _Span, x: StridedTensor | None, y: StridedTensor | None
     ) -> KernelCall:
         given, buffers = self.call.sizes, self.call.buffers
-        assert isinstance(given, DepthwiseGiven | Problem | PoolSizes)
+        assert isinstance(given, DepthwiseSizes | Problem | PoolSizes)
         assert isinstance(buffers, ConvolutionBuffers | PoolBuffers)
         padding = self._of(number, read.first - (made.first * self.stride - self.pad), self.pad)
         sizes = _changed(
@@ -362,7 +362,7 @@ def _is_dense(link: _Link, *, written: bool) -> bool:
     sizes = link.call.sizes
     if isinstance(sizes, GemmGiven):
         return sizes.c_row == sizes.n if written else (sizes.a_row, sizes.a_column) == (sizes.k, 1)
-    assert isinstance(sizes, DepthwiseGiven | Problem | PoolSizes)
+    assert isinstance(sizes, DepthwiseSizes | Problem | PoolSizes)
     height, width, channels = (
         (link.out_height, link.out_width, link.channels) if written else (link.height, link.width, link.inputs)
     )
@@ -380,7 +380,7 @@ def _windows(call: KernelCall) -> _Link | None:
     spec, sizes = call.spec, call.sizes
     if call.prologue is not None:
         return None
-    if isinstance(spec, DepthwiseSpec) and isinstance(sizes, DepthwiseGiven):
+    if isinstance(spec, DepthwiseSpec) and isinstance(sizes, DepthwiseSizes):
         window = spec.strides[0], spec.dilations[0] * (spec.kernel[0] - 1) + 1
         outputs = sizes.channels
     elif type(spec) is DirectSpec and isinstance(sizes, Problem):

@@ -36,17 +36,24 @@ class Group:
     """Statements that become one kernel. `position` orders groups: that of the last statement."""
 
     position: int
+    output: Value
+    """What it makes; the first result of an anchor that has several."""
     anchor: Statement | None = None
     maps: list[Statement] = field(default_factory=list)
     """The elementwise statements: of a region, or of an anchor's epilogue."""
     expr: e.Expr | None = None
     """What they compute together, over `operands`; in an epilogue operand(0) is the anchor's result."""
     operands: list[Value] = field(default_factory=list)
-    output: Value | None = None
     scaling: Group | None = None
     """The region operands[0] * operands[1], which only the anchor reads, and which is done on its weights: the second
     operand has one number for each channel of the first."""
     reasons: list[str] = field(default_factory=list)
+
+    @property
+    def outputs(self) -> tuple[Value, ...]:
+        """The anchor's results."""
+        assert self.anchor is not None
+        return self.anchor.outputs
 
     @property
     def statements(self) -> list[Statement]:
@@ -107,7 +114,7 @@ class _Fusion:
         if isinstance(statement.computation, c.Map | c.Fill):
             self._add_map(position, statement)
             return
-        group = Group(position, anchor=statement, output=statement.outputs[0])
+        group = Group(position, statement.outputs[0], anchor=statement)
         if statement.node in self.apart:
             self.groups[group] = None
             return
@@ -120,9 +127,8 @@ class _Fusion:
             self.made_by[value] = group
 
     def _add_map(self, position: int, statement: Statement) -> None:
-        region = Group(position)
+        region = Group(position, statement.outputs[0], maps=[statement])
         region.operands, region.expr = _operands_of(statement)
-        region.maps, region.output = [statement], statement.outputs[0]
         if statement.node in self.apart:
             self.groups[region] = None
             return
@@ -143,7 +149,6 @@ class _Fusion:
 
     def _absorbable(self, region: Group, fits: Callable[[Group, Group], bool]) -> Group | None:
         """The last made group whose result is an operand of `region`, of its shape, and read by nobody else."""
-        assert region.output is not None
         found = []
         for value in region.operands:
             group = self.made_by.get(value)
@@ -159,7 +164,7 @@ class _Fusion:
         return len({*group.operands, *region.operands}) - 1 <= tuning.MOST_OPERANDS
 
     def _fits_epilogue(self, group: Group, region: Group) -> bool:
-        assert region.expr is not None and region.output is not None
+        assert region.expr is not None
         softmax = group.anchor is not None and isinstance(group.anchor.computation, c.Softmax)
         if group.anchor is None or not (softmax or self.takes_epilogue(group.anchor)):
             return False
@@ -191,7 +196,7 @@ class _Fusion:
 
     def _extend(self, group: Group, region: Group) -> None:
         """Put what `region` computes at the end of an anchor's epilogue."""
-        assert region.expr is not None and group.output is not None
+        assert region.expr is not None
         before = group.expr or e.operand(0, group.output.dtype)
         group.operands = list(
             dict.fromkeys([*group.operands, *(value for value in region.operands if value is not group.output)])
@@ -209,13 +214,12 @@ class _Fusion:
         group.position, group.output = region.position, region.output
         names = ", ".join(f"{s.node.operator.name} {s.node.name}" for s in region.maps)
         group.reasons.append(f"{names}: epilogue, nobody else reads the result")
-        assert region.output is not None
         self.made_by[region.output] = group
         del self.groups[region]
 
     def _merge(self, region: Group, into: Group) -> None:
         """Let region `into` compute what `region` did for it, and forget `region`."""
-        assert region.output is not None and region.expr is not None and into.expr is not None
+        assert region.expr is not None and into.expr is not None
         operands = list(dict.fromkeys([*region.operands, *(v for v in into.operands if v is not region.output)]))
         inner = region.expr  # whose operands keep their numbers
         into.expr = e.substitute(
@@ -250,14 +254,13 @@ class _Fusion:
 
 def _widens(region: Group, anchor: Group) -> bool:
     """Whether all that a region does is to make floats of an anchor's bytes (DequantizeLinear)."""
-    assert anchor.output is not None and region.output is not None
     whole = [value for value in region.operands if value.type.shape == region.output.type.shape]
     return whole == [anchor.output] and anchor.output.dtype in _BYTES and region.output.dtype is DType.FLOAT
 
 
 def _factors(region: Group) -> list[Value] | None:
     """The operands of a region that multiplies two, that of its own shape first; None if it does anything else."""
-    assert region.output is not None and region.expr is not None
+    assert region.expr is not None
     shape = region.output.type.shape
     if region.expr.op != "mul" or any(leaf.op != "operand" for leaf in region.expr.arguments):
         return None

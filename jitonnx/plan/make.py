@@ -126,7 +126,8 @@ def _plan_group(planner: Planner, group: Group) -> None:
     elif isinstance(group.anchor.computation, c.View):
         _view(planner, group.anchor)
     else:
-        selector_of(group.anchor.computation)(planner, group, group.anchor)
+        computation = group.anchor.computation
+        selector_of(computation)(planner, group, computation, *group.anchor.inputs)
 
 
 def _multiply_together(planner: Planner, target: Target) -> None:
@@ -173,7 +174,7 @@ def _gathered(planner: Planner, value: Value, view: c.View) -> StridedTensor:
 
 def _region(planner: Planner, group: Group) -> None:
     """One loop nest for all of a region's statements."""
-    assert group.output is not None and group.expr is not None
+    assert group.expr is not None
     inputs = [planner.tensor(value) for value in group.operands]
     target = planner.place(group.output, planner.order(group.output))
     names = "+".join(dict.fromkeys(statement.node.operator.name for statement in group.maps))

@@ -78,7 +78,7 @@ class Placement:
         """Images reshaped. What joins several is rarely for image kernels: the results of a detector, for instance."""
         for group in groups:
             value = group.output
-            if value is None or value.type.shape is None:
+            if value.type.shape is None:
                 continue
             rank = len(value.shape)
             computation = None if group.anchor is None else group.anchor.computation
@@ -137,7 +137,7 @@ class Placement:
                     readers.setdefault(value, []).append(group)
         for group in groups:
             value = group.output
-            if value is None or group.anchor is None or not isinstance(group.anchor.computation, c.Resize):
+            if group.anchor is None or not isinstance(group.anchor.computation, c.Resize):
                 continue
             found = [self._written_by(reader) for reader in readers.get(value, ())]
             planes = [out is not None and out.rank == 4 and in_planes(out) for out in found]
@@ -147,7 +147,7 @@ class Placement:
 
     def _written_by(self, region: Group) -> StridedTensor | None:
         """The place that an elementwise region writes to; None for other groups, and if that is not settled yet."""
-        return None if region.anchor is not None or region.output is None else self.destination(region.output)
+        return None if region.anchor is not None else self.destination(region.output)
 
     def _choose_behind(
         self, views: Mapping[Value, Statement], value: Value, tensor: StridedTensor, made: set[Value | None]

@@ -7,7 +7,7 @@ The functions of `jitonnx.plan.selection`, each of which knows one computation, 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, NoReturn, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -42,6 +42,8 @@ from jitonnx.target.machine import Target
 
 if TYPE_CHECKING:
     from jitonnx.plan.tables import Maker
+
+_Lying = TypeVar("_Lying")
 
 RowStrides: TypeAlias = Callable[[StridedTensor], "tuple[DimLike, DimLike, DimLike] | None"]
 """Strides by (batch, row, column) of a tensor that has a kernel's result's shape, as that kernel counts them."""
@@ -213,6 +215,28 @@ class Planner:
         tensor = self._tensors[value] = self.temporary(value.shape, value.dtype, order)
         return tensor
 
+    def dense_place(self, value: Value) -> StridedTensor:
+        """A place for a result that is written row-major, without gaps."""
+        tensor = self.place(value)
+        return tensor if tensor.contiguous else self.move(value, tuple(range(tensor.rank)))
+
+    def place_as(
+        self,
+        value: Value,
+        order: Sequence[int],
+        lying: Callable[[StridedTensor], _Lying | None],
+        *,
+        strict: bool = False,
+    ) -> tuple[StridedTensor, _Lying]:
+        """A place for a result, and what `lying` tells of it; dense in `order` if it tells nothing of another one."""
+        tensor = self.place(value, order, strict=strict)
+        found = lying(tensor)
+        if found is None:
+            tensor = self.move(value, order)
+            found = lying(tensor)
+        assert found is not None, "Bug: a kernel cannot write a dense result"
+        return tensor, found
+
     def bind(self, value: Value, tensor: StridedTensor) -> None:
         """Gives a value that needs no place of its own that of a tensor."""
         self._tensors[value] = tensor
@@ -294,7 +318,6 @@ class Planner:
         """
         if group.expr is None:
             return
-        assert group.output is not None
         moves, columns, dtypes = [], [], []
         for value in group.operands:
             tensor = broadcast_to(self.tensor(value), group.output.shape)

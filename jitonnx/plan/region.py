@@ -111,7 +111,7 @@ def region_call(
         exprs=tuple(exprs),
         streams=streams and _can_stream(outputs, loops[-1]),
     )
-    sizes = spec.SIZES.base()(
+    sizes = spec.SIZES(
         extents=[extent for _, extent, _ in loops],
         strides=[strides[number] for number in range(len(tensors)) for _, _, strides in loops],
     )

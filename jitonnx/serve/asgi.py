@@ -1,32 +1,27 @@
-"""The ASGI application: OpenAI's paths, health and metrics."""
+"""The ASGI application of a language model: OpenAI's paths, health and metrics."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
-import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from jitonnx.errors import Error, InvalidArgument
-from jitonnx.genai import FinishReason, LanguageModel, TokenizerStream
-from jitonnx.genai.stops import Stops
-from jitonnx.serve import protocol
-from jitonnx.serve.metrics import CONTENT_TYPE, Metrics
-from jitonnx.serve.protocol import ApiError, Asked, Body, Form
-from jitonnx.serve.worker import Answer, Finished, Worker, text_of
-
-LARGEST_BODY = 16 << 20
-"""Bytes."""
+from jitonnx.genai import FinishReason, LanguageModel
+from jitonnx.serve import forms, protocol
+from jitonnx.serve.forms import Form
+from jitonnx.serve.metrics import Metrics
+from jitonnx.serve.paths import Paths
+from jitonnx.serve.protocol import ApiError, Asked, Body
+from jitonnx.serve.reading import Piece, Reading
+from jitonnx.serve.worker import Answer, Finished, Worker
 
 _GONE = 499
 """The status of an answer whose client went away, as nginx has it."""
@@ -39,16 +34,16 @@ _REASONS = {
 }
 
 
-class Service:
-    """One model, and what the paths do."""
+class Service(Paths):
+    """One language model, and what the paths do."""
 
     def __init__(
         self, model: LanguageModel, name: str, api_key: str | None, most_waiting: int, max_batch_size: int | None
     ) -> None:
-        self._model, self._name, self._api_key = model, name, api_key
         self._metrics = Metrics()
+        super().__init__(name, api_key, self._metrics)
+        self._model = model
         self._worker = Worker(model, self._metrics, most_waiting, max_batch_size)
-        self._began = int(time.time())
 
     def application(self) -> Starlette:
         """The ASGI application, which starts the worker and stops it."""
@@ -56,13 +51,9 @@ class Service:
             Route("/v1/chat/completions", self.chat, methods=["POST"]),
             Route("/v1/completions", self.complete, methods=["POST"]),
             Route("/v1/embeddings", self.embed, methods=["POST"]),
-            Route("/v1/models", self.models),
-            Route("/v1/models/{name:path}", self.model_told),
             Route("/health", self.health),
-            Route("/metrics", self.metrics_told),
         ]
-        handlers: dict[Any, Any] = {ApiError: _told, HTTPException: _told_of_http, Error: _told_of_model}
-        return Starlette(routes=routes, exception_handlers=handlers, lifespan=self.lifespan)
+        return self.starlette(routes, self.lifespan)
 
     @contextlib.asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
@@ -83,34 +74,12 @@ class Service:
 
     async def embed(self, request: Request) -> Response:
         """POST /v1/embeddings."""
-        body = await self._body(request)
+        body = await self.body(request)
         body.check_names(["input", "encoding_format", "dimensions"])
         prompts = protocol.read_texts(self._model, body, "input")
-        form = body.get("encoding_format", str, "float or base64") or "float"
-        if form not in ("float", "base64"):
-            raise ApiError(400, f"encoding_format is {form!r}: float or base64 is needed", param="encoding_format")
-        if body.get("dimensions", int, "a whole number") is not None:
-            raise ApiError(400, "dimensions are not supported: embeddings have those of the model", param="dimensions")
+        encoding = protocol.read_encoding(body)
         rows = [await self._worker.call(partial(self._model.embed, prompt)) for prompt in prompts]
-        count = sum(map(len, prompts))
-        data = [
-            {"object": "embedding", "index": index, "embedding": protocol.embedding(row, form)}
-            for index, row in enumerate(rows)
-        ]
-        usage = {"prompt_tokens": count, "total_tokens": count}
-        return JSONResponse({"object": "list", "data": data, "model": self._name, "usage": usage})
-
-    async def models(self, request: Request) -> Response:
-        """GET /v1/models."""
-        self._check_key(request)
-        return JSONResponse({"object": "list", "data": [self._described()]})
-
-    async def model_told(self, request: Request) -> Response:
-        """GET /v1/models/NAME."""
-        self._check_key(request)
-        if request.path_params["name"] != self._name:
-            raise ApiError(404, f"there is the model {self._name!r} alone", param="model", code="model_not_found")
-        return JSONResponse(self._described())
+        return JSONResponse(forms.embeddings(rows, encoding, self.name, sum(map(len, prompts))))
 
     async def health(self, _: Request) -> Response:
         """GET /health: 200, or 503 where no more answers can be made."""
@@ -119,10 +88,6 @@ class Service:
         told = {"status": "failed" if failed else "ok", "running": running, "waiting": waiting}
         return JSONResponse(told, 503 if failed else 200)
 
-    async def metrics_told(self, _: Request) -> Response:
-        """GET /metrics."""
-        return Response(self._metrics.text(), media_type=CONTENT_TYPE)
-
     # ------------------------------------------------------------ answers
 
     async def _answered(
@@ -130,8 +95,8 @@ class Service:
     ) -> Response:
         path = request.url.path
         try:
-            asked = read(self._model, await self._body(request))
-            form = Form(uuid.uuid4().hex, self._name, is_chat=is_chat)
+            asked = read(self._model, await self.body(request))
+            form = Form(uuid.uuid4().hex, self.name, is_chat=is_chat)
             answers = await self._begun(asked)
             if asked.stream:
                 response: Response = _Stream(self._streamed(answers, asked, form), answers)
@@ -160,22 +125,22 @@ class Service:
         return answers
 
     async def _whole(self, answers: Sequence[Answer], asked: Asked, form: Form) -> dict[str, Any]:
-        texts, ends = [], []
+        pieces, reasons, usages = [], [], []
         for answer in answers:
-            text = _Text(self._model, asked)
-            pieces = []
+            reading, piece = Reading(self._model.tokenizer, asked), Piece()
             while not isinstance(told := await answer.next(), Finished):
-                pieces.append(text.push(told))
+                piece.add(reading.push(told))
             if told.error is not None:
                 raise told.error
-            texts.append("".join(pieces) + text.rest())
-            ends.append(told)
-        used = protocol.used([end.usage for end in ends], asked.choices)
-        return form.whole(texts, [_reason(end) for end in ends], used)
+            piece.add(reading.rest())
+            pieces.append(piece)
+            reasons.append(_reason(told, piece))
+            usages.append(told.usage)
+        return form.whole(pieces, reasons, forms.used(usages, asked.choices))
 
     async def _streamed(self, answers: Sequence[Answer], asked: Asked, form: Form) -> AsyncIterator[str]:
         """The events of a stream: pieces of all answers as they come."""
-        texts = [_Text(self._model, asked) for _ in answers]
+        readings = [Reading(self._model.tokenizer, asked) for _ in answers]
         usages: dict[int, Any] = {}
         waits = {asyncio.ensure_future(answer.next()): index for index, answer in enumerate(answers)}
         begun: set[int] = set()
@@ -184,52 +149,29 @@ class Service:
                 done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
                     index, told = waits.pop(task), task.result()
+                    reason = None
                     if isinstance(told, Finished):
                         if told.error is not None:
-                            yield protocol.event(told.error.body())
+                            yield forms.event(told.error.body())
                             return
                         usages[index] = told.usage
-                        piece, reason = texts[index].rest(), _reason(told)
+                        piece = readings[index].rest()
+                        reason = _reason(told, piece)
                     else:
-                        piece, reason = texts[index].push(told), None
+                        piece = readings[index].push(told)
                         waits[asyncio.ensure_future(answers[index].next())] = index
-                    if piece or reason:
-                        is_first = index not in begun
+                    if piece or (reason and index not in begun):
+                        yield forms.event(form.piece(index, piece, is_first=index not in begun))
                         begun.add(index)
-                        if piece:
-                            yield protocol.event(form.piece(index, piece, is_first=is_first))
-                            is_first = False
-                        if reason:
-                            yield protocol.event(form.piece(index, "", is_first=is_first, reason=reason))
+                    if reason:
+                        yield forms.event(form.end(index, reason))
             if asked.is_usage_streamed:
                 told_usages = [usages[index] for index in range(len(answers))]
-                yield protocol.event(form.usage(protocol.used(told_usages, asked.choices)))
-            yield protocol.END
+                yield forms.event(form.usage(forms.used(told_usages, asked.choices)))
+            yield forms.END
         finally:
             for task in waits:
                 task.cancel()
-
-    # ------------------------------------------------------------ requests
-
-    async def _body(self, request: Request) -> Body:
-        self._check_key(request)
-        data = bytearray()
-        async for piece in request.stream():
-            data += piece
-            if len(data) > LARGEST_BODY:
-                raise ApiError(413, f"the body is larger than {LARGEST_BODY} bytes")
-        body = Body(bytes(data))
-        body.check_model(self._name)
-        return body
-
-    def _check_key(self, request: Request) -> None:
-        if self._api_key is not None:
-            told = request.headers.get("authorization", "")
-            if not hmac.compare_digest(told.encode(), f"Bearer {self._api_key}".encode()):
-                raise ApiError(401, "a wrong API key was given, or none", code="invalid_api_key")
-
-    def _described(self) -> dict[str, Any]:
-        return {"id": self._name, "object": "model", "created": self._began, "owned_by": "jitonnx"}
 
 
 class _Stream(StreamingResponse):
@@ -253,22 +195,9 @@ class _Stream(StreamingResponse):
             _cancel(self._answers)
 
 
-class _Text:
-    """The text of an answer, token by token."""
-
-    def __init__(self, model: LanguageModel, asked: Asked) -> None:
-        self._stream: TokenizerStream = model.tokenizer.create_stream()
-        self._stops = Stops(asked.stops)
-
-    def push(self, token: int) -> str:
-        return self._stops.push(self._stream.decode(token))
-
-    def rest(self) -> str:
-        return self._stops.rest()
-
-
-def _reason(end: Finished) -> str:
-    return _REASONS[end.reason]
+def _reason(end: Finished, last: Piece) -> str:
+    """Why an answer has ended. last: its end, which calls are in."""
+    return "tool_calls" if last.calls else _REASONS[end.reason]
 
 
 def _cancel(answers: Sequence[Answer]) -> None:
@@ -300,15 +229,3 @@ async def _unless_gone(request: Request, work: Any, answers: Sequence[Answer]) -
     finally:
         await _ended(working, hearing)
         _cancel(answers)
-
-
-async def _told(_: Request, error: ApiError) -> Response:
-    return JSONResponse(error.body(), error.status)
-
-
-async def _told_of_http(request: Request, error: HTTPException) -> Response:
-    return await _told(request, ApiError(error.status_code, f"{request.method} {request.url.path}: {error.detail}"))
-
-
-async def _told_of_model(request: Request, error: Error) -> Response:
-    return await _told(request, ApiError(400 if isinstance(error, InvalidArgument) else 500, text_of(error)))

@@ -10,20 +10,33 @@ from jitonnx.genai import FinishReason, TurnUsage
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
-class Metrics:
-    """Counters of one server."""
+class Counters:
+    """What every server counts."""
 
     def __init__(self) -> None:
-        package = importlib.import_module("prometheus_client")
-        self._registry = registry = package.CollectorRegistry()
-        self._text = package.generate_latest
+        self._package = importlib.import_module("prometheus_client")
+        self._registry = self._package.CollectorRegistry()
+        self.responses = self.made("Counter", "http_responses", "Answers over HTTP.", "path", "status")
 
-        def made(kind: str, name: str, text: str, *labels: str, **options: Any) -> Any:
-            return getattr(package, kind)(f"jitonnx_{name}", text, labels, registry=registry, **options)
+    def made(self, kind: str, name: str, text: str, *labels: str, **options: Any) -> Any:
+        """A counter, a gauge or a histogram."""
+        return getattr(self._package, kind)(f"jitonnx_{name}", text, labels, registry=self._registry, **options)
 
-        self.responses = made("Counter", "http_responses", "Answers over HTTP.", "path", "status")
+    def text(self) -> bytes:
+        """All of them."""
+        made: bytes = self._package.generate_latest(self._registry)
+        return made
+
+
+class Metrics(Counters):
+    """Counters of a language model's server."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        made = self.made
         self._answers = made("Counter", "answers", "Answers that have ended, by the reason.", "reason")
         self._prompt = made("Counter", "prompt_tokens", "Tokens of prompts.")
         self._cached = made("Counter", "cached_prompt_tokens", "Tokens of prompts that were not read once more.")
@@ -48,7 +61,24 @@ class Metrics:
         self._generated.inc(usage.generated_tokens)
         self._seconds.observe(seconds)
 
-    def text(self) -> bytes:
-        """All of them."""
-        made: bytes = self._text(self._registry)
-        return made
+
+class BatchMetrics(Counters):
+    """Counters of an encoder's server; an `Observer` of its batches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._requests = self.made("Histogram", "batch_requests", "Requests that shared a run.", buckets=_ROWS)
+        self._rows = self.made("Histogram", "batch_texts", "Texts of a run.", buckets=_ROWS)
+        self._seconds = self.made("Histogram", "run_seconds", "Time of a run.", buckets=_SECONDS)
+        self._waiting = self.made("Gauge", "requests_waiting", "Requests that wait for a run.")
+        self.tokens = self.made("Counter", "prompt_tokens", "Tokens of texts.")
+
+    def ran(self, requests: int, rows: int, seconds: float) -> None:
+        """Count a batch."""
+        self._requests.observe(requests)
+        self._rows.observe(rows)
+        self._seconds.observe(seconds)
+
+    def waits(self, requests: int) -> None:
+        """Set how many requests wait."""
+        self._waiting.set(requests)

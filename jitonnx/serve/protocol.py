@@ -1,39 +1,37 @@
-"""OpenAI's interface: what the bodies of requests mean, and what answers and errors look like."""
+"""OpenAI's interface: what the bodies of requests mean, and what errors look like."""
 
 from __future__ import annotations
 
-import base64
 import json
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from jitonnx.genai import LanguageModel, TurnUsage
+from jitonnx.genai import LanguageModel
+from jitonnx.serve.tool_calls import CallForm, form_of
 
 MOST_CHOICES = 16
 """Answers to one request."""
 _MOST_STOPS = 16
 _WITHOUT_EFFECT = ("metadata", "model", "prompt_cache_key", "safety_identifier", "service_tier", "store", "user")
 """Parameters that say nothing about the answer."""
+_MOST_LOGPROBS = 20
 _NUMBERS = ("temperature", "top_p", "min_p", "repetition_penalty")
+_PENALTIES = ("presence_penalty", "frequency_penalty")
 _COUNTS = ("max_completion_tokens", "max_tokens", "n", "seed", "top_k")
-_TEXTS = ("stop", "stream", "stream_options")
+_OTHERS = ("logit_bias", "logprobs", "stop", "stream", "stream_options")
+_COMMON = (*_NUMBERS, *_PENALTIES, *_COUNTS, *_OTHERS)
+_OF_CHATS = (
+    *("chat_template_kwargs", "messages", "parallel_tool_calls", "response_format"),
+    *("tool_choice", "tools", "top_logprobs"),
+)
 _DEFAULTS: dict[str, tuple[Any, ...]] = {
     "best_of": (1,),
     "echo": (False,),
-    "frequency_penalty": (0,),
-    "logit_bias": ({},),
-    "logprobs": (False,),
     "modalities": (["text"],),
-    "parallel_tool_calls": (True, False),
-    "presence_penalty": (0,),
     "suffix": ("",),
-    "tool_choice": ("none", "auto"),
-    "tools": ([],),
-    "top_logprobs": (0,),
 }
 """Parameters that are accepted with the values that ask for nothing alone."""
 
@@ -66,6 +64,13 @@ class Asked:
     seed: int | None = None
     stops: list[str] = field(default_factory=list)
     guidance: tuple[str, str] | None = None
+    adjustment: dict[str, Any] = field(default_factory=dict)
+    """What `TurnOptions.set_logit_adjustment` is told."""
+    logprobs: int | None = None
+    """How many of the most probable tokens are told beside each; None: nothing is told of probabilities."""
+    call_form: CallForm | None = None
+    """How the model writes calls of tools, where there are any."""
+    may_call_several: bool = True
     stream: bool = False
     is_usage_streamed: bool = False
 
@@ -106,34 +111,42 @@ class Body:
             if name not in known and name not in _DEFAULTS and name not in _WITHOUT_EFFECT:
                 raise ApiError(400, f"{name} is no parameter", param=name, code="unknown_parameter")
 
-    def check_model(self, name: str) -> None:
-        """Refuse another model than that of this name."""
-        told = self.get("model", str, "a model's name")
-        if told not in (None, name):
-            raise ApiError(
-                404,
-                f"the model {_short(told)} does not exist: there is {name!r}",
-                param="model",
-                code="model_not_found",
-            )
-
 
 def read_chat(model: LanguageModel, body: Body) -> Asked:
     """What a body of /v1/chat/completions asks for."""
-    body.check_names(["messages", "response_format", *_NUMBERS, *_COUNTS, *_TEXTS])
+    body.check_names([*_OF_CHATS, *_COMMON])
     messages = [_message(one) for one in body.needed("messages", list, "a list of messages")]
     if not messages:
         raise ApiError(400, "messages are empty: one at least is needed", param="messages")
-    text = model.tokenizer.apply_chat_template(messages)
+    tools, needed = _tools(body)
+    variables = body.get("chat_template_kwargs", dict, "an object")
+    text = model.tokenizer.apply_chat_template(messages, tools=tools, variables=variables)
     asked = _common(body, [model.tokenizer.encode_with(text, add_special_tokens=False)])
     asked.guidance = _guidance(body.get("response_format", dict, "an object"))
+    if tools:
+        asked.call_form = form = form_of(model.tokenizer.tool_template)
+        asked.may_call_several = body.get("parallel_tool_calls", bool, "true or false") is not False
+        if form is None:
+            raise ApiError(400, "the model's chat template knows of no tools", param="tools")
+        if needed:
+            if asked.guidance is not None:
+                raise ApiError(400, "an answer is either a call or of a response_format", param="tool_choice")
+            asked.guidance = "lark_grammar", form.grammar(needed, model.tokenizer)
+    most = body.get("top_logprobs", int, "a whole number")
+    if body.get("logprobs", bool, "true or false"):
+        asked.logprobs = _at_most("top_logprobs", most or 0, _MOST_LOGPROBS)
+    elif most:
+        raise ApiError(400, "top_logprobs need logprobs to be true", param="top_logprobs")
     return asked
 
 
 def read_completion(model: LanguageModel, body: Body) -> Asked:
     """What a body of /v1/completions asks for."""
-    body.check_names(["prompt", *_NUMBERS, *_COUNTS, *_TEXTS])
-    return _common(body, read_texts(model, body, "prompt"))
+    body.check_names(["prompt", *_COMMON])
+    asked = _common(body, read_texts(model, body, "prompt"))
+    most = body.get("logprobs", int, "a whole number")
+    asked.logprobs = None if most is None else _at_most("logprobs", most, _MOST_LOGPROBS)
+    return asked
 
 
 def read_texts(model: LanguageModel, body: Body, name: str) -> list[np.ndarray]:
@@ -154,11 +167,26 @@ def read_texts(model: LanguageModel, body: Body, name: str) -> list[np.ndarray]:
     return made
 
 
+def read_encoding(body: Body) -> str:
+    """How a body of /v1/embeddings asks for numbers: "float" or "base64"."""
+    form = body.get("encoding_format", str, "float or base64") or "float"
+    if form not in ("float", "base64"):
+        raise ApiError(400, f"encoding_format is {form!r}: float or base64 is needed", param="encoding_format")
+    if body.get("dimensions", int, "a whole number") is not None:
+        raise ApiError(400, "dimensions are not supported: embeddings have those of the model", param="dimensions")
+    return str(form)
+
+
 def _common(body: Body, prompts: list[np.ndarray]) -> Asked:
     asked = Asked(prompts)
     for name in _NUMBERS:
         if (value := body.get(name, (int, float), "a number")) is not None:
             asked.search[name] = float(value)
+    for name in _PENALTIES:
+        if (value := body.get(name, (int, float), "a number")) is not None:
+            asked.adjustment[name] = float(value)
+    if bias := body.get("logit_bias", dict, "an object of numbers by tokens"):
+        asked.adjustment["logit_bias"] = _bias(bias)
     counts = {name: body.get(name, int, "a whole number") for name in _COUNTS}
     for name, least in (("n", 1), ("max_tokens", 1), ("max_completion_tokens", 1), ("top_k", 0), ("seed", -(1 << 63))):
         if counts[name] is not None and counts[name] < least:
@@ -183,21 +211,89 @@ def _common(body: Body, prompts: list[np.ndarray]) -> Asked:
     return asked
 
 
+def _bias(given: Mapping[str, Any]) -> dict[int, float]:
+    """Numbers by tokens."""
+    try:
+        return {int(token): float(value) for token, value in given.items()}
+    except (TypeError, ValueError) as error:
+        message = f"logit_bias is {_short(given)}: numbers by tokens are needed"
+        raise ApiError(400, message, param="logit_bias") from error
+
+
+def _at_most(name: str, value: int, most: int) -> int:
+    if not 0 <= value <= most:
+        raise ApiError(400, f"{name} is {value}: 0 to {most} are supported", param=name)
+    return value
+
+
 def _message(given: Any) -> dict[str, Any]:
-    """A message of a chat, whose content is a text."""
+    """A message of a chat, whose content is a text, and whose calls have arguments that templates can read."""
     if not isinstance(given, dict) or not isinstance(given.get("role"), str):
         raise ApiError(
             400, f"a message is {_short(given)}: an object with role and content is needed", param="messages"
         )
-    content = given.get("content")
+    content, calls = given.get("content"), given.get("tool_calls")
     if isinstance(content, list):
         for part in content:
             if not isinstance(part, dict) or part.get("type") != "text" or not isinstance(part.get("text"), str):
-                raise ApiError(400, f"a message has {_short(part)}: text alone is supported", param="messages")
+                raise ApiError(
+                    400,
+                    f"a message has {_short(part)}: text alone is served; `jitonnx.genai.load` reads images, too",
+                    param="messages",
+                )
         content = "".join(part["text"] for part in content)
+    if content is None and calls:
+        content = ""
     if not isinstance(content, str):
         raise ApiError(400, f"a message has the content {_short(content)}: a text is needed", param="messages")
-    return {**given, "content": content}
+    role = "system" if given["role"] == "developer" else given["role"]  # as templates know it
+    return {
+        **given,
+        "role": role,
+        "content": content,
+        **({"tool_calls": [_call(one) for one in calls]} if calls else {}),
+    }
+
+
+def _call(given: Any) -> dict[str, Any]:
+    """A call of a tool that a message tells of, its arguments as an object."""
+    try:
+        function = given["function"]
+        told = function["arguments"]
+        return {**given, "function": {**function, "arguments": json.loads(told) if isinstance(told, str) else told}}
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise ApiError(
+            400,
+            f"a message has the call {_short(given)}: a function with name and arguments, as JSON, is needed",
+            param="messages",
+        ) from error
+
+
+def _tools(body: Body) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The tools that an answer may call, and those of which it has to call one."""
+    tools = body.get("tools", list, "a list of tools") or []
+    for tool in tools:
+        function = tool.get("function") if isinstance(tool, dict) and tool.get("type") == "function" else None
+        if not (
+            isinstance(function, dict)
+            and isinstance(function.get("name"), str)
+            and isinstance(function.get("parameters"), dict | None)
+        ):
+            message = f"a tool is {_short(tool)}: a function with name and parameters is needed"
+            raise ApiError(400, message, param="tools")
+    choice = body.get("tool_choice", (str, dict), "none, auto, required or a function")
+    if choice in (None, "auto", "none"):
+        return ([] if choice == "none" else tools), []
+    if isinstance(choice, dict):
+        named = choice.get("function")
+        name = named.get("name") if isinstance(named, dict) else None
+        needed = [tool for tool in tools if tool["function"]["name"] == name]
+    else:
+        needed = tools if choice == "required" else []
+    if not needed:
+        message = f"tool_choice is {_short(choice)}: none, auto, required, or a function among tools, is needed"
+        raise ApiError(400, message, param="tool_choice")
+    return tools, needed
 
 
 def _guidance(form: Mapping[str, Any] | None) -> tuple[str, str] | None:
@@ -223,72 +319,3 @@ def _guidance(form: Mapping[str, Any] | None) -> tuple[str, str] | None:
 def _short(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
-
-
-# ------------------------------------------------------------ answers
-
-
-class Form:
-    """How answers of /v1/chat/completions or /v1/completions look like."""
-
-    def __init__(self, number: str, model: str, *, is_chat: bool) -> None:
-        self._is_chat = is_chat
-        kind = "chat.completion" if is_chat else "text_completion"
-        self._head = {"id": f"{'chatcmpl' if is_chat else 'cmpl'}-{number}", "object": kind}
-        self._rest = {"created": int(time.time()), "model": model}
-
-    def whole(self, texts: Sequence[str], reasons: Sequence[str], used: dict[str, Any]) -> dict[str, Any]:
-        """The answer in one piece."""
-        choices = [
-            {"index": index, **self._said("message", text), "logprobs": None, "finish_reason": reason}
-            for index, (text, reason) in enumerate(zip(texts, reasons, strict=True))
-        ]
-        return {**self._head, **self._rest, "choices": choices, "usage": used}
-
-    def piece(self, index: int, text: str, *, is_first: bool = False, reason: str | None = None) -> dict[str, Any]:
-        """A piece of one of the answers, and at its end why it ends."""
-        said = self._said("delta", text, is_first=is_first)
-        return self._chunk([{"index": index, **said, "logprobs": None, "finish_reason": reason}])
-
-    def usage(self, used: dict[str, Any]) -> dict[str, Any]:
-        """What is told behind all pieces."""
-        return {**self._chunk([]), "usage": used}
-
-    def _chunk(self, choices: list[dict[str, Any]]) -> dict[str, Any]:
-        made = {**self._head, **self._rest, "choices": choices}
-        if self._is_chat:
-            made["object"] = "chat.completion.chunk"
-        return made
-
-    def _said(self, name: str, text: str, *, is_first: bool = True) -> dict[str, Any]:
-        if not self._is_chat:
-            return {"text": text}
-        role = {"role": "assistant"} if is_first else {}
-        return {name: {**role, "content": text} if text or is_first else role}
-
-
-def used(usages: Sequence[TurnUsage], choices: int) -> dict[str, Any]:
-    """What answers took; a prompt counts once, however many answers it has."""
-    prompts = sum(usage.prompt_tokens for usage in usages[::choices])
-    made = sum(usage.generated_tokens for usage in usages)
-    cached = sum(usage.cached_prompt_tokens for usage in usages[::choices])
-    return {
-        "prompt_tokens": prompts,
-        "completion_tokens": made,
-        "total_tokens": prompts + made,
-        "prompt_tokens_details": {"cached_tokens": cached},
-    }
-
-
-def embedding(row: np.ndarray, form: str) -> list[float] | str:
-    """An embedding, float32 [size], as numbers, or, for "base64", as their bytes."""
-    return base64.b64encode(row.astype("<f4").tobytes()).decode() if form == "base64" else row.tolist()
-
-
-def event(data: Any) -> str:
-    """An event of a stream (SSE)."""
-    return f"data: {json.dumps(data, ensure_ascii=False)}\n\n"
-
-
-END = "data: [DONE]\n\n"
-"""The last event of a stream."""

@@ -17,6 +17,7 @@ from jitonnx.errors import Error, InvalidArgument
 from jitonnx.genai import Engine, EngineEvent, FinishReason, LanguageModel, Request, TurnOptions, TurnUsage
 from jitonnx.serve.metrics import Metrics
 from jitonnx.serve.protocol import ApiError, Asked
+from jitonnx.serve.reading import Generated
 
 _EVENTS = 256
 """The most events of a step: more come with the next one."""
@@ -39,10 +40,10 @@ class Answer:
         self.begin = time.perf_counter()
         self._worker = worker
         self._loop = asyncio.get_running_loop()
-        self._told: asyncio.Queue[int | Finished] = asyncio.Queue()
+        self._told: asyncio.Queue[Generated | Finished] = asyncio.Queue()
         self.is_at_end = False
 
-    async def next(self) -> int | Finished:
+    async def next(self) -> Generated | Finished:
         """The next token, or the end."""
         found = await self._told.get()
         self.is_at_end = isinstance(found, Finished)
@@ -54,7 +55,7 @@ class Answer:
             self.is_at_end = True
             self._worker.cancel(self)
 
-    def tell(self, what: int | Finished) -> None:
+    def tell(self, what: Generated | Finished) -> None:
         """Hand over what came; called by the worker's thread."""
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
             self._loop.call_soon_threadsafe(self._told.put_nowait, what)
@@ -130,6 +131,8 @@ class Worker:
             options.set_stop_strings(asked.stops)
             if asked.guidance is not None:
                 options.set_guidance(*asked.guidance)
+            options.set_logit_adjustment(**asked.adjustment)
+            options.set_logprobs(asked.logprobs)
             self._check()
             request.begin_turn(answer.prompt, options)
         except (InvalidArgument, ImportError) as error:
@@ -207,7 +210,7 @@ class Worker:
         request = event.request
         answer = self._answers[request]
         if event.token is not None:
-            answer.tell(event.token)
+            answer.tell(Generated(event.token, event.logprobs))
             if request in self._first:
                 self._first.discard(request)
                 self._metrics.first_token.observe(time.perf_counter() - answer.begin)

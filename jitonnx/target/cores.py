@@ -45,7 +45,8 @@ class Core(NamedTuple):
     fmas, loads: of full vectors, a cycle. l3_bytes, memory_bytes: what one core reads of the third-level cache, and of
     memory, in the time of one FMA at full rate. bfloat16_rate: products of vdpbf16ps (AVX512-BF16) in that time, over
     those of an FMA; 0 where that is not known. tiles: what tiles of products cost; None: as on others that wait for
-    their third-level cache, or do not (`Target.tile_costs`).
+    their third-level cache, or do not (`Target.tile_costs`). blends: whether it blends full vectors beside two FMAs of
+    them a cycle, so that halves of vectors are worth joining.
     """
 
     fmas: int
@@ -54,11 +55,12 @@ class Core(NamedTuple):
     memory_bytes: float
     bfloat16_rate: float = 0.0
     tiles: TileCosts | None = None
+    blends: bool = False
 
 
 ZEN_4 = Core(fmas=1, loads=1, l3_bytes=20.0, memory_bytes=8.5, bfloat16_rate=2.0)
 """512-bit operations in two halves; measured: 3.7 GHz, 75 GB/s and 32 GB/s, vdpbf16ps 1.96."""
-ZEN_5 = Core(fmas=2, loads=2, l3_bytes=14.4, memory_bytes=5.5, bfloat16_rate=2.0)
+ZEN_5 = Core(fmas=2, loads=2, l3_bytes=14.4, memory_bytes=5.5, bfloat16_rate=2.0, blends=True)
 """Measured beside other work (`calibration`, a server's, 270 GFLOP/s): 120 GB/s, 35 to 60 GB/s, vdpbf16ps 1.97."""
 INTEL_SERVER = Core(fmas=2, loads=2, l3_bytes=4.4, memory_bytes=2.3, bfloat16_rate=0.5)
 """Intel's servers from Skylake-SP on; measured on a Granite Rapids: 3.4 GHz, 30 GB/s and 15 GB/s, vdpbf16ps 0.52.

@@ -330,6 +330,13 @@ TRANSPOSE_FILLED_EXTENT = 16
 """Shorter axes are not worth a mode in which only the target is contiguous. [Zen 4; bench.operators movement/]"""
 TRANSPOSE_REPEATED_EXTENT = 8
 """Longer axes spare nearly all of what it costs to find a place along all axes. [Zen 4; bench.operators movement/]"""
+TRANSPOSE_SHORT_RUN = 16
+"""Elements of runs that are copied in the order in which the source has them: 16x16 patches of 224 x 224 pixels take
+0.6 of the time so. [Zen 5; bench.operators convolution/ movement/]"""
+PATCH_COLUMNS = 8
+"""Columns of windows side by side from which on they are copied to be rows of a product: of 3 channels, windows of 4
+columns take 1.15 of the direct kernel's time so, of 8 columns 0.8 to 1.02, of 16 and 32 0.74 to 1.0. [Zen 5;
+bench.operators convolution/]"""
 COPY_COST = 0.4
 """What an element costs that is copied to another layout, in multiply-adds of vectors. [Zen 4; bench.operators
 convolution/ movement/]"""

@@ -17,6 +17,8 @@ then the next block's keys, then, of short sequences, that one's values; behind 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from jitonnx.emit import types
 from jitonnx.emit.builder import KernelBuilder, Pointer, Variable, remainder, smaller
 from jitonnx.emit.mathematics import vecmath
@@ -191,12 +193,10 @@ class OneRow(Attention):
     def _write_sums(self, v: Pointer, keys: SSAValue, later_k: Pointer, later_v: Pointer, later_keys: SSAValue) -> None:
         code, size, shared = self.code, self.size, self.spec.shared
         columns = self._of_part(size.value_depth)
-        whole = shared // _TOGETHER * _TOGETHER
-        groups = [
-            (height, begin, end)
-            for height, begin, end in ((_TOGETHER, 0, whole), (shared - whole, whole, shared))
-            if begin < end
-        ]
+        # Of few heads a long row of v is read at once, whose halves would come a block of keys apart (29 GB/s of 128
+        # columns for 4 heads are 32 on a Zen 5 core); of more, that would read it once more for two heads each.
+        wide = 2 * self.spec.widths[0] if shared <= _TOGETHER and code.target.vector_registers >= 32 else 0
+        in_wide = columns / wide * wide if wide else code.integer(0)
         values = Matrix(self._parts(v)[0], size.v_row, keys, columns)
         # Keys of a single head are not asked for (`in_place`), and its values no further ahead than they are used.
         read = [values, *self._matrices(_Keys(later_k, later_v, later_keys))] if shared > 1 else [values]
@@ -208,7 +208,11 @@ class OneRow(Attention):
             for number, part in enumerate(self._parts(v)):
 
                 def panel(column: SSAValue, width: int, number: int = number, part: Pointer = part) -> None:
-                    for height, begin, end in groups:
+                    together = _TOGETHER // 2 if width == wide else _TOGETHER
+                    whole = shared // together * together
+                    for height, begin, end in ((together, 0, whole), (shared - whole, whole, shared)):
+                        if begin == end:
+                            continue
                         with code.loop(code.integer(end), begin, height) as head:
                             place: list[SSAValue | Pointer] = [
                                 *(self.scores.at(head * self.score_row + key), part.at(size.v_row * key + column)),
@@ -219,7 +223,13 @@ class OneRow(Attention):
                             ]
                             self._add(height, width, place)
 
-                self.panels(columns, panel)
+                def rest(column: SSAValue, width: int, panel: Callable[[SSAValue, int], None] = panel) -> None:
+                    panel(in_wide + column, width)
+
+                if wide:
+                    with code.loop(in_wide, 0, wide) as column:
+                        panel(column, wide)
+                self.panels(columns - in_wide, rest)
 
     def _add(self, height: int, width: int, place: list[SSAValue | Pointer]) -> None:
         """Add what some keys give to the results of `height` heads."""

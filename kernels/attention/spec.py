@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from jitonnx.emit.arguments import Arguments, Buffer, Size, result
+from jitonnx.emit.arguments import Arguments, Buffer, Size, computed, result
 from jitonnx.kernels.parts.layouts import LINE
 from jitonnx.kernels.parts.sizes import below, larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
@@ -46,7 +46,7 @@ class AttentionBuffers(Arguments):
     spans: Buffer = result()
 
 
-class AttentionGiven(Arguments):
+class AttentionSizes(Arguments):
     """Extents, strides in elements, and numbers."""
 
     batch: Size
@@ -76,13 +76,9 @@ class AttentionGiven(Arguments):
     scale_bits: Size
     causal_offset: Size
     fill_bits: Size
-
-
-class AttentionSizes(AttentionGiven):
+    span_keys: Size = computed()
+    span_count: Size = computed()
     """Spans of the keys that a query row is multiplied with, and the keys of one."""
-
-    span_keys: Size
-    span_count: Size
 
 
 @dataclass(frozen=True)
@@ -155,7 +151,7 @@ class AttentionSpec(KernelSpec):
         """Whether scores are to the base e: a mask is added to them. Else they are to the base 2."""
         return bool(self.mask)
 
-    def complete(self, sizes: AttentionGiven) -> AttentionSizes:
+    def complete(self, sizes: AttentionSizes) -> AttentionSizes:
         keys, count = spans_of(self.shared, self.most_spans, sizes.batch * sizes.heads, sizes.queries, sizes.keys)
         return AttentionSizes.following(sizes, span_keys=keys, span_count=count)
 
@@ -241,8 +237,8 @@ class JoinBuffers(Arguments):
     y: Buffer = result()
 
 
-class JoinGiven(Arguments):
-    """Those of `AttentionGiven`."""
+class JoinSizes(Arguments):
+    """Those of `AttentionSizes`."""
 
     batch: Size
     heads: Size
@@ -251,10 +247,7 @@ class JoinGiven(Arguments):
     value_depth: Size
     y_batch: Size
     y_head: Size
-
-
-class JoinSizes(JoinGiven):
-    span_count: Size
+    span_count: Size = computed()
 
 
 @dataclass(frozen=True)
@@ -274,7 +267,7 @@ class JoinSpec(KernelSpec):
     SIZES = JoinSizes
     PRESCHEDULED = True
 
-    def complete(self, sizes: JoinGiven) -> JoinSizes:
+    def complete(self, sizes: JoinSizes) -> JoinSizes:
         _, count = spans_of(self.shared, self.most_spans, sizes.batch * sizes.heads, sizes.queries, sizes.keys)
         return JoinSizes.following(sizes, span_count=count)
 

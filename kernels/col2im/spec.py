@@ -6,7 +6,7 @@ from math import prod
 
 import numpy as np
 
-from jitonnx.emit.arguments import Arguments, Size, Sizes, each
+from jitonnx.emit.arguments import Arguments, Size, Sizes, computed, each
 from jitonnx.kernels.parts.layouts import UnaryBuffers
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
@@ -16,7 +16,7 @@ MAX_AXES = 3
 ELEMENTS = ("float32", "float64", "int8", "int16", "int32", "int64")
 
 
-class FoldGiven(Arguments):
+class FoldSizes(Arguments):
     """What lies along each axis; the last one is number axes - 1."""
 
     planes: Size
@@ -26,10 +26,7 @@ class FoldGiven(Arguments):
     steps: Sizes = each(MAX_AXES, fill=1)
     dilations: Sizes = each(MAX_AXES, fill=1)
     before: Sizes = each(MAX_AXES, fill=1)
-
-
-class FoldSizes(FoldGiven):
-    task_rows: Size
+    task_rows: Size = computed()
 
 
 @dataclass(frozen=True)
@@ -65,7 +62,7 @@ class FoldSpec(KernelSpec):
         away = ((tap, place + self.before - tap * self.dilation) for tap in range(self.kernel))
         return [(tap, distance // self.step) for tap, distance in away if distance % self.step == 0]
 
-    def complete(self, sizes: FoldGiven) -> FoldSizes:
+    def complete(self, sizes: FoldSizes) -> FoldSizes:
         each_row = sizes.extents[self.axes - 1] * prod(sizes.kernels[: self.axes])
         return FoldSizes.following(sizes, task_rows=max(1, tuning.INTERPOLATED_TASK_ELEMENTS // max(1, each_row)))
 

@@ -11,7 +11,7 @@ from math import prod
 from jitonnx.emit.arguments import Arguments, Buffer, Size, Sizes, each, result
 from jitonnx.kernels.parts.axes import MAX_RANK
 from jitonnx.kernels.parts.sizes import smaller
-from jitonnx.kernels.spec import KernelSpec, Work
+from jitonnx.kernels.spec import ITEMSIZES, KernelSpec, Work, only
 from jitonnx.support.records import dataclass
 
 
@@ -41,10 +41,7 @@ class NonZeroSpec(KernelSpec):
 
     BUFFERS = NonZeroBuffers
     SIZES = NonZeroSizes
-
-    def __post_init__(self) -> None:
-        if not 0 < self.rank <= MAX_RANK or self.itemsize not in (1, 2, 4, 8):
-            raise ValueError(f"no kernel for the places of {self.itemsize} bytes in {self.rank} axes")
+    ALLOWED = only(rank=range(1, MAX_RANK + 1), itemsize=ITEMSIZES)
 
     def tasks(self, sizes: NonZeroSizes) -> int:
         return 1
@@ -81,10 +78,7 @@ class CompressSpec(KernelSpec):
 
     BUFFERS = CompressBuffers
     SIZES = CompressSizes
-
-    def __post_init__(self) -> None:
-        if self.piece not in (0, 1, 2, 4, 8):
-            raise ValueError(f"runs of {self.piece} bytes are not moved at once")
+    ALLOWED = only(piece=(0, *ITEMSIZES))
 
     def tasks(self, sizes: CompressSizes) -> int:
         return 1

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jitonnx.emit.arguments import Arguments, Size, Sizes, rest
+from jitonnx.emit.arguments import Arguments, Size, Sizes, computed, rest
 from jitonnx.kernels.convolution.problem import ConvolutionBuffers
 from jitonnx.kernels.convolution.taps import Taps, joined, phase_taps, transposed_taps
 from jitonnx.kernels.parts.sizes import larger, smaller
@@ -22,8 +22,26 @@ _TASK_FLOPS = 250_000
 _TASKS = 8
 
 
-class NarrowGiven(Arguments):
-    """The sizes that the planner gives. Channels are those of a group."""
+class RowPhase(Arguments):
+    """An ordinary convolution on some rows of y: all of them for Conv, every stride-th one for ConvTranspose.
+
+    Its row t is row `out_row_first + t * out_row_step` of y; tap k of it reads input row `row_first + t * row_stride +
+    k * row_dilation`.
+    """
+
+    weights: Size
+    """Its packed weights start there."""
+    out_rows: Size
+    out_row_first: Size
+    out_row_step: Size
+    row_taps: Size
+    row_first: Size
+    row_stride: Size
+    row_dilation: Size
+
+
+class NarrowSizes(Arguments):
+    """Channels are those of a group."""
 
     images: Size
     groups: Size
@@ -46,48 +64,27 @@ class NarrowGiven(Arguments):
     dilation_height: Size
     pad_top: Size
     pad_left: Size
-
-
-class RowPhase(Arguments):
-    """An ordinary convolution on some rows of y: all of them for Conv, every stride-th one for ConvTranspose.
-
-    Its row t is row `out_row_first + t * out_row_step` of y; tap k of it reads input row `row_first + t * row_stride +
-    k * row_dilation`.
-    """
-
-    weights: Size
-    """Its packed weights start there."""
-    out_rows: Size
-    out_row_first: Size
-    out_row_step: Size
-    row_taps: Size
-    row_first: Size
-    row_stride: Size
-    row_dilation: Size
-
-
-class NarrowSizes(NarrowGiven):
-    rows_first: Size
+    rows_first: Size = computed()
     """The first input row that row 0 of any phase reads."""
-    rows_step: Size
-    rows_reach: Size
+    rows_step: Size = computed()
+    rows_reach: Size = computed()
     """Input rows that a row of all phases reads, from the first to the last."""
-    rows: Size
+    rows: Size = computed()
     """Rows of the phase that has most."""
-    columns: Size
+    columns: Size = computed()
     """Columns of a phase."""
-    columns_first: Size
+    columns_first: Size = computed()
     """The first input column that column 0 reads."""
-    row_block: Size
+    row_block: Size = computed()
     """Rows of each phase in a task, whole tiles; and columns."""
-    row_blocks: Size
-    column_block: Size
-    column_blocks: Size
-    pitch: Size
+    row_blocks: Size = computed()
+    column_block: Size = computed()
+    column_blocks: Size = computed()
+    pitch: Size = computed()
     """Elements of scratch memory between channels of a row, and of a row."""
-    row_pitch: Size
-    scratch_elements: Size
-    tasks: Size
+    row_pitch: Size = computed()
+    scratch_elements: Size = computed()
+    tasks: Size = computed()
     phases: Sizes = rest()
 
 
@@ -164,7 +161,7 @@ class NarrowSpec(KernelSpec):
 
     # ------------------------------------------------------------ sizes
 
-    def complete(self, sizes: NarrowGiven) -> NarrowSizes:
+    def complete(self, sizes: NarrowSizes) -> NarrowSizes:
         s, (taps, stride, dilation) = sizes, self.columns
         row_taps, weights = self._row_taps(s), 0
         phases: list[int] = []
@@ -227,7 +224,7 @@ class NarrowSpec(KernelSpec):
             phases=phases,
         )
 
-    def _row_taps(self, s: NarrowGiven) -> list[Taps]:
+    def _row_taps(self, s: NarrowSizes) -> list[Taps]:
         """The phases along the rows."""
         if not self.transposed:
             return [Taps(s.kernel_height, -s.pad_top, s.stride_height, s.dilation_height, s.out_height)]

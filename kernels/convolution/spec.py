@@ -19,7 +19,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from jitonnx.emit.arguments import Arguments, Size, Sizes, by_name, rest
+from jitonnx.emit.arguments import Arguments, Size, Sizes, by_name, computed, rest
 from jitonnx.kernels.convolution.narrow_spec import NarrowSpec as NarrowSpec  # saved plans look for specs here
 from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK, ConvolutionBuffers, Problem
 from jitonnx.kernels.convolution.taps import Taps, joined, phase_taps, readers, transposed_taps
@@ -67,60 +67,60 @@ class DirectSizes(Problem):
     """What `DirectSpec` is called with: how a convolution is cut up, whatever the phase, and then a `Phase` for each
     phase, row by row."""
 
-    group_count: Size
+    group_count: Size = computed()
     """Groups after merging."""
-    channels_in_group: Size
-    outputs_in_group: Size
-    channel_blocks: Size
+    channels_in_group: Size = computed()
+    outputs_in_group: Size = computed()
+    channel_blocks: Size = computed()
     """Blocks of a copied row: of channels if "blocked", single channels if "planar", 1 if "interleaved"."""
-    depth: Size
+    depth: Size = computed()
     """Products of a tap on a block of a copied row: CHANNEL_BLOCK. Of all taps of a row: kernel_width, or that times
     channels."""
-    total_depth: Size
+    total_depth: Size = computed()
     """The sum of the depths of all blocks: the last one may be shorter."""
-    chain: Size
+    chain: Size = computed()
     """Blocks whose products are added up in one chain."""
-    output_blocks: Size
-    parts: Size
+    output_blocks: Size = computed()
+    parts: Size = computed()
     """The output blocks of each phase along the rows: a task does some of them for its rows."""
-    strands: Size
-    strand_first: Size
+    strands: Size = computed()
+    strand_first: Size = computed()
     """Place 0 of a strand holds its element of this number (negative: padding)."""
-    strand_columns: Size
+    strand_columns: Size = computed()
     """Places of a strand."""
-    strand_valid: Size
+    strand_valid: Size = computed()
     """Elements of the longest strand: a tap that lies behind them, or before 0, in all of a tile is left out."""
-    block_pitch: Size
-    row_pitch: Size
-    rows_first: Size
+    block_pitch: Size = computed()
+    row_pitch: Size = computed()
+    rows_first: Size = computed()
     """The first input row that output row 0 of any phase reads."""
-    rows_step: Size
-    rows_reach: Size
+    rows_step: Size = computed()
+    rows_reach: Size = computed()
     """Input rows that one output row of all phases reads, from the first to the last."""
-    rows: Size
+    rows: Size = computed()
     """Output rows of the phase that has most."""
-    row_block: Size
+    row_block: Size = computed()
     """Output rows of a task, of each phase."""
-    row_blocks: Size
-    chunk: Size
+    row_blocks: Size = computed()
+    chunk: Size = computed()
     """Parts of a task."""
-    chunks: Size
-    staged_rows: Size
+    chunks: Size = computed()
+    staged_rows: Size = computed()
     """Output rows and columns of each phase that go by way of scratch memory together, to be written as planes."""
-    staged_columns: Size
-    stage: Size
+    staged_columns: Size = computed()
+    stage: Size = computed()
     """They lie there in scratch memory."""
-    places: Size
+    places: Size = computed()
     """The places of a pixel's inputs lie there in scratch memory, int64, from its first on: of all, or if "blocked" of
     so many blocks of channels as `listed` says, phase by phase."""
-    listed: Size
+    listed: Size = computed()
     """0 if a tap may read places that scratch memory does not have, or the spec does not list blocks."""
-    listed_inputs: Size
+    listed_inputs: Size = computed()
     """Places that each phase has a list for."""
-    ahead: Size
+    ahead: Size = computed()
     """Elements of the next output block's weights that a tile asks for with each product of its own; 0: none."""
-    tasks: Size
-    scratch_bytes: Size
+    tasks: Size = computed()
+    scratch_bytes: Size = computed()
     phases: Sizes = rest()
 
 
@@ -568,17 +568,14 @@ class GroupedSpec(DirectSpec):
         return np.ascontiguousarray(packed).reshape(-1)
 
 
-class DepthwiseGiven(Pixels):
+class DepthwiseSizes(Pixels):
     out_height: Size
     out_width: Size
     pad_top: Size
     pad_left: Size
-
-
-class DepthwiseSizes(DepthwiseGiven):
-    row_block: Size
+    row_block: Size = computed()
     """Output rows of a task, whole tiles, for 0.25 MFLOP (3 to 5 µs) or more, and at most 64 tasks."""
-    parts: Size
+    parts: Size = computed()
     """Tasks cut the channels into so many parts where the second-level cache does not hold the input rows of an output
     row: a thread does the rows of a part one after the other."""
 
@@ -619,7 +616,7 @@ class DepthwiseSpec(KernelSpec):
         steps = [d // gcd(s, d) for s, d in zip(self.strides, self.dilations, strict=True)]
         return (steps[0] if self.rows > 1 else 1, steps[1])
 
-    def complete(self, sizes: DepthwiseGiven) -> DepthwiseSizes:
+    def complete(self, sizes: DepthwiseSizes) -> DepthwiseSizes:
         row_flops = larger(2 * sizes.out_width * sizes.channels * self.kernel[0] * self.kernel[1], 1)
         tasks = smaller(64, larger(1, sizes.images * sizes.out_height * row_flops // 250_000))
         far = 4 * self.kernel[0] * sizes.width * sizes.channels > tuning.DEPTHWISE_NEAR_BYTES
@@ -641,13 +638,10 @@ class DepthwiseSpec(KernelSpec):
         return np.ascontiguousarray(np.asarray(weights, np.float32).reshape(len(weights), -1).T)
 
 
-class DepthwisePlanesGiven(PlanesToPlanes):
+class DepthwisePlanesSizes(PlanesToPlanes):
     pad_top: Size
     pad_left: Size
-
-
-class DepthwisePlanesSizes(DepthwisePlanesGiven):
-    row_block: Size
+    row_block: Size = computed()
     """Output rows of a task, whole tiles."""
 
 
@@ -687,7 +681,7 @@ class DepthwisePlanesSpec(KernelSpec):
         """Elements of a row from a vector's first input to the last that is loaded for it."""
         return (self.kernel[1] - 1) * self.dilations[1] + lanes * self.strides[1]
 
-    def complete(self, sizes: DepthwisePlanesGiven) -> DepthwisePlanesSizes:
+    def complete(self, sizes: DepthwisePlanesSizes) -> DepthwisePlanesSizes:
         blocks = -(-16 // larger(sizes.images * sizes.channels, 1))
         row_block = larger(1, -(-sizes.out_height // (blocks * self.rows))) * self.rows
         return DepthwisePlanesSizes.following(sizes, row_block=row_block)
@@ -704,7 +698,7 @@ class DepthwisePlanesSpec(KernelSpec):
         return np.ascontiguousarray(np.asarray(weights, np.float32).reshape(len(weights), -1))
 
 
-def _depthwise_work(sizes: DepthwiseGiven | DepthwisePlanesGiven, kernel: tuple[int, int]) -> Work:
+def _depthwise_work(sizes: DepthwiseSizes | DepthwisePlanesSizes, kernel: tuple[int, int]) -> Work:
     planes, channels = sizes.images * sizes.channels, sizes.channels
     x, y = planes * sizes.height * sizes.width, planes * sizes.out_height * sizes.out_width
     taps = kernel[0] * kernel[1]

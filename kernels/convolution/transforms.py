@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jitonnx.emit.arguments import Size
+from jitonnx.emit.arguments import Size, computed
 from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK, ConvolutionBuffers, Problem
 from jitonnx.kernels.parts.packing import blocks, for_each, zeros
 from jitonnx.kernels.parts.sizes import larger, smaller
@@ -40,32 +40,32 @@ _PAD = 16  # elements between planes, so that the planes' equal places do not al
 class WinogradSizes(Problem):
     """What `WinogradSpec` is called with: how the tiles of a `Problem` are cut up."""
 
-    tile_rows: Size
+    tile_rows: Size = computed()
     """Rows of tiles of an image; if dilated, of each phase."""
-    tile_columns: Size
-    tiles: Size
+    tile_columns: Size = computed()
+    tiles: Size = computed()
     """Output tiles of all images."""
-    task_tiles: Size
+    task_tiles: Size = computed()
     """The most tiles of a task that there is room for in scratch memory."""
-    tile_blocks: Size
-    output_blocks: Size
-    padded_channels: Size
+    tile_blocks: Size = computed()
+    output_blocks: Size = computed()
+    padded_channels: Size = computed()
     """Input channels, rounded up to whole blocks."""
-    group_channels: Size
+    group_channels: Size = computed()
     """Input channels of a group."""
-    group_blocks: Size
+    group_blocks: Size = computed()
     """Blocks of output channels of a group."""
-    chunk: Size
+    chunk: Size = computed()
     """Blocks of output channels of a task: whole groups if there are several."""
-    chunks: Size
-    input_plane: Size
+    chunks: Size = computed()
+    input_plane: Size = computed()
     """Elements of transformed input for one of the n * n positions: [channel block][tile][CHANNEL_BLOCK]."""
-    product_plane: Size
+    product_plane: Size = computed()
     """Elements of one block's products for one position: [tile][channel in block]."""
-    ahead: Size
+    ahead: Size = computed()
     """Elements of each row of the next weights that a product asks for; 0: none."""
-    tasks: Size
-    scratch_bytes: Size
+    tasks: Size = computed()
+    scratch_bytes: Size = computed()
 
 
 @dataclass(frozen=True)

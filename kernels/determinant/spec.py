@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from jitonnx.emit.arguments import Arguments, Size
+from jitonnx.emit.arguments import Arguments, Size, computed
 from jitonnx.kernels.parts.layouts import UnaryBuffers
-from jitonnx.kernels.spec import KernelSpec, Work
+from jitonnx.kernels.spec import KernelSpec, Work, only
 from jitonnx.support.records import dataclass
 from jitonnx.target import tuning
 
 ELEMENTS = ("float32", "float64")
 
 
-class DeterminantGiven(Arguments):
+class DeterminantSizes(Arguments):
     matrices: Size
     size: Size
-
-
-class DeterminantSizes(DeterminantGiven):
-    task_matrices: Size
+    task_matrices: Size = computed()
 
 
 @dataclass(frozen=True)
@@ -33,12 +30,9 @@ class DeterminantSpec(KernelSpec):
 
     BUFFERS = UnaryBuffers
     SIZES = DeterminantSizes
+    ALLOWED = only(element=ELEMENTS)
 
-    def __post_init__(self) -> None:
-        if self.element not in ELEMENTS:
-            raise ValueError(f"no kernel makes determinants of {self.element}")
-
-    def complete(self, sizes: DeterminantGiven) -> DeterminantSizes:
+    def complete(self, sizes: DeterminantSizes) -> DeterminantSizes:
         return DeterminantSizes.following(
             sizes, task_matrices=max(1, tuning.DETERMINANT_TASK_FLOPS // max(1, sizes.size**3))
         )

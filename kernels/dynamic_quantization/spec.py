@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from jitonnx.emit.arguments import Arguments, Buffer, Size, result
+from jitonnx.emit.arguments import Arguments, Buffer, Size, computed, result
 from jitonnx.kernels.parts.sizes import below, larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
@@ -29,18 +29,15 @@ class QuantiseBuffers(Arguments):
     zero: Buffer = result()
 
 
-class RowsGiven(Arguments):
+class RowsSizes(Arguments):
     """Rows of `length` elements side by side, and the elements from one row to the next."""
 
     rows: Size
     length: Size
     x_row: Size
     y_row: Size
-
-
-class RowsSizes(RowsGiven):
-    task_rows: Size
-    task_length: Size
+    task_rows: Size = computed()
+    task_length: Size = computed()
 
 
 class _Parts(KernelSpec):
@@ -49,7 +46,7 @@ class _Parts(KernelSpec):
     SIZES: ClassVar[type[RowsSizes]] = RowsSizes
     PRESCHEDULED: ClassVar[bool] = True
 
-    def complete(self, sizes: RowsGiven) -> RowsSizes:
+    def complete(self, sizes: RowsSizes) -> RowsSizes:
         rows, length = larger(sizes.rows, 1), larger(sizes.length, 1)
         wanted = larger(smaller(rows * length // tuning.TASK_ELEMENTS, _PARTS), 1)
         long = below(rows - wanted, 0)  # fewer rows than parts: rows are parted, too
@@ -90,7 +87,7 @@ class QuantiseSpec(_Parts):
 
     BUFFERS: ClassVar[type[QuantiseBuffers]] = QuantiseBuffers
 
-    def complete(self, sizes: RowsGiven) -> RowsSizes:
+    def complete(self, sizes: RowsSizes) -> RowsSizes:
         if not self.alone:
             return super().complete(sizes)
         rows, length = larger(sizes.rows, 1), larger(sizes.length, 1)

@@ -12,20 +12,15 @@ from math import prod
 
 import numpy as np
 
-from jitonnx.emit.arguments import Arguments, Buffer, Size, Sizes, by_name, each, result
+from jitonnx.emit.arguments import Arguments, Buffer, Size, Sizes, by_name, computed, each, result
 from jitonnx.kernels.parts.axes import MAX_RANK, dense, merged
 from jitonnx.kernels.parts.sizes import larger
-from jitonnx.kernels.spec import KernelSpec, Work
+from jitonnx.kernels.spec import INDICES, ITEMSIZES, KernelSpec, Work, only
 from jitonnx.support.records import dataclass
 from jitonnx.target import tuning
 
 PIECES = (1, 2, 4, 8, 16, 32, 64)
 """Bytes that one or two instructions move."""
-
-
-def _check_index(index: str) -> None:
-    if index not in ("int32", "int64"):
-        raise ValueError(f"indices are int32 or int64, not {index}")
 
 
 class GatherBuffers(Arguments):
@@ -35,7 +30,7 @@ class GatherBuffers(Arguments):
     error: Buffer = result()
 
 
-class GatherRowsGiven(Arguments):
+class GatherRowsSizes(Arguments):
     batch: Size
     count: Size
     run_bytes: Size
@@ -47,10 +42,7 @@ class GatherRowsGiven(Arguments):
     extents: Sizes = each(MAX_RANK, fill=0)
     data: Sizes = each(MAX_RANK, fill=0)
     """Extents and byte strides of the axes that indices are of."""
-
-
-class GatherRowsSizes(GatherRowsGiven):
-    task_rows: Size
+    task_rows: Size = computed()
 
 
 @dataclass(frozen=True)
@@ -76,22 +68,16 @@ class GatherRowsSpec(KernelSpec):
     BUFFERS = GatherBuffers
     SIZES = GatherRowsSizes
     PRESCHEDULED = True
+    ALLOWED = only(index=INDICES, width=range(1, MAX_RANK + 1), piece=(0, *PIECES))
 
-    def __post_init__(self) -> None:
-        _check_index(self.index)
-        if not 0 < self.width <= MAX_RANK:
-            raise ValueError(f"index tuples have 1 to {MAX_RANK} elements, not {self.width}")
-        if self.piece not in (0, *PIECES):
-            raise ValueError(f"runs of {self.piece} bytes are not moved at once")
-
-    def complete(self, sizes: GatherRowsGiven) -> GatherRowsSizes:
+    def complete(self, sizes: GatherRowsSizes) -> GatherRowsSizes:
         return GatherRowsSizes.following(sizes, task_rows=larger(1, tuning.TASK_BYTES // larger(1, sizes.run_bytes)))
 
     def gather(self, shape: Sequence[int], axis: int, count: int, itemsize: int) -> GatherRowsSizes:
         """The sizes of ONNX's Gather from dense data of `shape` along `axis` (>= 0) by `count` indices."""
         run = prod(shape[axis + 1 :]) * itemsize
         return self.complete(
-            GatherRowsGiven(
+            GatherRowsSizes(
                 batch=prod(shape[:axis]),
                 count=count,
                 run_bytes=run,
@@ -112,7 +98,7 @@ class GatherRowsSpec(KernelSpec):
         width, count = self.width, prod(indices_shape[batch_dims:-1])
         run = prod(shape[batch_dims + width :]) * itemsize
         return self.complete(
-            GatherRowsGiven(
+            GatherRowsSizes(
                 batch=prod(shape[:batch_dims]),
                 count=count,
                 run_bytes=run,
@@ -134,7 +120,7 @@ class GatherRowsSpec(KernelSpec):
         return Work(0, sizes.batch * sizes.count * (2 * sizes.run_bytes + index_bytes))
 
 
-class GatherElementsGiven(Arguments):
+class GatherElementsSizes(Arguments):
     extents: Sizes = each(MAX_RANK, fill=1)
     """The extents are of indices and out; the strides in data (0 for the gathered axis), indices and out follow, in
     elements."""
@@ -144,17 +130,14 @@ class GatherElementsGiven(Arguments):
     axis_extent: Size
     axis_stride: Size
     """The gathered axis' extent and stride in data."""
-
-
-class GatherElementsSizes(GatherElementsGiven):
-    rows: Size
-    task_rows: Size
-    outer_rank: Size
-    inner_extent: Size
-    inner_data: Size
-    inner_indices: Size
-    inner_out: Size
-    outer: Sizes = each((MAX_RANK - 1) * 4)
+    rows: Size = computed()
+    task_rows: Size = computed()
+    outer_rank: Size = computed()
+    inner_extent: Size = computed()
+    inner_data: Size = computed()
+    inner_indices: Size = computed()
+    inner_out: Size = computed()
+    outer: Sizes = computed((MAX_RANK - 1) * 4)
 
 
 @dataclass(frozen=True)
@@ -172,11 +155,7 @@ class GatherElementsSpec(KernelSpec):
 
     BUFFERS = GatherBuffers
     SIZES = GatherElementsSizes
-
-    def __post_init__(self) -> None:
-        _check_index(self.index)
-        if self.itemsize not in (1, 2, 4, 8):
-            raise ValueError(f"no gathering kernel for elements of {self.itemsize} bytes")
+    ALLOWED = only(index=INDICES, itemsize=ITEMSIZES)
 
     def arguments(self, shape: Sequence[int], indices_shape: Sequence[int], axis: int) -> GatherElementsSizes:
         """The sizes for dense data of `shape`, indices and out, and `axis` >= 0. ValueError for more than 8 axes."""
@@ -186,10 +165,10 @@ class GatherElementsSpec(KernelSpec):
         others = [0 if i == axis else stride for i, stride in enumerate(data)]
         along = by_name("axis_extent axis_stride", (shape[axis], data[axis]))
         return self.complete(
-            GatherElementsGiven(extents=indices_shape, data=others, indices=indices, out=indices, **along)
+            GatherElementsSizes(extents=indices_shape, data=others, indices=indices, out=indices, **along)
         )
 
-    def complete(self, sizes: GatherElementsGiven) -> GatherElementsSizes:
+    def complete(self, sizes: GatherElementsSizes) -> GatherElementsSizes:
         axes = merged([*zip(sizes.extents, sizes.data, sizes.indices, sizes.out, strict=True)])
         *outer, inner = axes or [(1, 0, 0, 0)]
         padding = [(1, 0, 0, 0)] * (MAX_RANK - 1 - len(outer))
@@ -216,7 +195,7 @@ class ReverseSequenceBuffers(Arguments):
     error: Buffer = result()
 
 
-class ReverseSequenceGiven(Arguments):
+class ReverseSequenceSizes(Arguments):
     first: Size
     second: Size
     run_bytes: Size
@@ -224,10 +203,7 @@ class ReverseSequenceGiven(Arguments):
     data_second: Size
     out_first: Size
     out_second: Size
-
-
-class ReverseSequenceSizes(ReverseSequenceGiven):
-    task_rows: Size
+    task_rows: Size = computed()
 
 
 @dataclass(frozen=True)
@@ -244,12 +220,9 @@ class ReverseSequenceSpec(KernelSpec):
 
     BUFFERS = ReverseSequenceBuffers
     SIZES = ReverseSequenceSizes
+    ALLOWED = only(time_axis=(0, 1))
 
-    def __post_init__(self) -> None:
-        if self.time_axis not in (0, 1):
-            raise ValueError(f"time is axis 0 or 1, not {self.time_axis}")
-
-    def complete(self, sizes: ReverseSequenceGiven) -> ReverseSequenceSizes:
+    def complete(self, sizes: ReverseSequenceSizes) -> ReverseSequenceSizes:
         row_bytes = larger(1, sizes.second * sizes.run_bytes)
         return ReverseSequenceSizes.following(sizes, task_rows=larger(1, tuning.TASK_BYTES // row_bytes))
 

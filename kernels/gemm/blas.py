@@ -10,7 +10,7 @@ import functools
 import importlib
 from typing import Any, ClassVar
 
-from jitonnx.emit.arguments import Arguments, Buffer, Size, result
+from jitonnx.emit.arguments import Arguments, Buffer, Size, computed, result
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
 
@@ -43,17 +43,14 @@ class BlasBuffers(Arguments):
     c: Buffer = result()
 
 
-class BlasGiven(Arguments):
+class BlasSizes(Arguments):
     m: Size
     n: Size
     k: Size
     a_row: Size
     b_row: Size
     c_row: Size
-
-
-class BlasSizes(BlasGiven):
-    address: Size
+    address: Size = computed()
 
 
 @dataclass(frozen=True)
@@ -76,7 +73,7 @@ class BlasSpec(KernelSpec):
         """Whether there is a BLAS to call."""
         return blas_address(_ROUTINES[self.element]) is not None
 
-    def complete(self, sizes: BlasGiven) -> BlasSizes:
+    def complete(self, sizes: BlasSizes) -> BlasSizes:
         """RuntimeError without a BLAS."""
         address = blas_address(_ROUTINES[self.element])
         if address is None:

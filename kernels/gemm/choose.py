@@ -70,9 +70,9 @@ def choose_gemm(
     (24 + 4 + 1), 9 x 3, 14 x 2; with 16 it is 6 x 2 or 4 x 3. Where m is known, the remainder below has a tile of its
     own; where it is not, tiles of about half, a quarter and an eighth of the height make up any remainder. So with n,
     whose remainder is in whole vectors, or in half ones where b is packed and vectors have 64 bytes: CPUs that split
-    those in two do half of one in half of the time (Zen 4), others lose nothing. Every further tile adds some 15 ms of
-    compiling, which counts as half a percent of the run time, and as 5 % of that of a small product (some 10
-    microseconds).
+    those in two do half of one in half of the time (Zen 4), some do the halves of two rows in one (`joins_halves`),
+    others lose nothing. Every further tile adds some 15 ms of compiling, which counts as half a percent of the run
+    time, and as 5 % of that of a small product (some 10 microseconds).
     """
     m, n, k, batch = extents
     lanes = target.lanes(np.dtype(element).itemsize)
@@ -129,6 +129,7 @@ def choose_gemm(
         prefetches_rows=prefetches_rows,
         depth=-(-(k or 0) // parts_of_k // tuning.SUM_STEPS) * tuning.SUM_STEPS if parts_of_k > 1 else 0,
         chained=k is None or k > tuning.SUM_STEPS,
+        joins_halves=target.core.blends and any(width % lanes for width in wide),
     )
 
 

@@ -365,6 +365,7 @@ class _Gemm:
         kept = self._waiting(code, product, sums, height) if self.spec.chained else None
         offsets = row_offsets(product.a_row, height)
         others = (product.done, product.left) if self.spec.depth else None
+        joins = self.spec.joins_halves and height > 1
         with in_chains(code, sums, kept, (product.k, 0, tuning.SUM_STEPS), others) as (first, end):
             b = product.b.at(first * product.b_row)
             added = emit_accumulate(
@@ -372,7 +373,7 @@ class _Gemm:
                 self.element,
                 sums=[variable.get().value for variable in sums],
                 rows=Rows(product.a.at(first).value, offsets),
-                panel=Panel(b.value, product.b_row.value, stored, self.spec.prefetch_distance),
+                panel=Panel(b.value, product.b_row.value, stored, self.spec.prefetch_distance, joins),
                 k=(end - first).value,
                 prefetches=[(place.at(first * pace).value, pace.value) for place, pace in prefetches],
             )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jitonnx.emit.arguments import Arguments, Buffer, Size, Sizes, each, result
+from jitonnx.emit.arguments import Arguments, Buffer, Size, Sizes, computed, each, result
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
 from jitonnx.target import tuning
@@ -32,7 +32,7 @@ class SampleBuffers(Arguments):
     y: Buffer = result()
 
 
-class SampleGiven(Arguments):
+class SampleSizes(Arguments):
     images: Size
     channels: Size
     places: Size
@@ -47,10 +47,7 @@ class SampleGiven(Arguments):
     extents: Sizes = each(MAX_AXES, fill=0)
     x_steps: Sizes = each(MAX_AXES, fill=0)
     """How far apart elements of x lie along each spatial axis."""
-
-
-class SampleSizes(SampleGiven):
-    task_places: Size
+    task_places: Size = computed()
 
 
 @dataclass(frozen=True)
@@ -92,7 +89,7 @@ class _SampleSpec(KernelSpec):
         """The type of coordinates and factors."""
         return "float32" if self.element in WORDS else self.element
 
-    def complete(self, sizes: SampleGiven) -> SampleSizes:
+    def complete(self, sizes: SampleSizes) -> SampleSizes:
         places = tuning.INTERPOLATED_TASK_ELEMENTS // max(1, sizes.channels) // VECTOR * VECTOR
         return SampleSizes.following(sizes, task_places=max(VECTOR, places))
 

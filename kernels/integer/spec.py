@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jitonnx.emit.arguments import Arguments, Buffer, Size, result
+from jitonnx.emit.arguments import Arguments, Buffer, Size, computed, result
 from jitonnx.kernels.parts.layouts import LINE, WindowProduct, padded_width
 from jitonnx.kernels.parts.packing import zeros
 from jitonnx.kernels.parts.sizes import below, larger, smaller
@@ -39,13 +39,13 @@ class IntegerBuffers(Arguments):
 
 
 class IntegerSizes(WindowProduct):
-    task_rows: Size
-    task_columns: Size
-    row_bytes: Size
-    lines_at: Size
+    task_rows: Size = computed()
+    task_columns: Size = computed()
+    row_bytes: Size = computed()
+    lines_at: Size = computed()
     """Where rows of images with their padding begin in scratch memory, behind the places of windows; this and the
     following unread unless the spec is `padded`."""
-    line_bytes: Size
+    line_bytes: Size = computed()
     """The bytes from one of these rows to the next."""
 
 

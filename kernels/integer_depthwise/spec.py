@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jitonnx.emit.arguments import Size
+from jitonnx.emit.arguments import Size, computed
 from jitonnx.kernels.integer.spec import IntegerBuffers
 from jitonnx.kernels.parts.layouts import WindowProduct
 from jitonnx.kernels.parts.sizes import larger, smaller
@@ -22,8 +22,8 @@ _PIXELS = 8
 
 
 class DepthwiseIntegerSizes(WindowProduct):
-    task_rows: Size
-    band_width: Size
+    task_rows: Size = computed()
+    band_width: Size = computed()
     """Pixels of a row of the band, with its padding."""
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from jitonnx.emit.arguments import Arguments, Buffer, Size, result
+from jitonnx.emit.arguments import Arguments, Buffer, Size, computed, result
 from jitonnx.kernels.gemm.spec import GemmGiven
 from jitonnx.kernels.integer.spec import STEP, IntegerSpec
 from jitonnx.kernels.integer.spec import choose as choose_integer
@@ -30,9 +30,9 @@ class MatricesBuffers(Arguments):
 
 
 class IntegerMatricesSizes(GemmGiven):
-    task_rows: Size
-    row_bytes: Size
-    panel_at: Size
+    task_rows: Size = computed()
+    row_bytes: Size = computed()
+    panel_at: Size = computed()
     """The packed panel begins there in scratch memory, in bytes."""
 
 

@@ -24,7 +24,7 @@ from jitonnx.target.products import INTEGERS
 @dataclass(frozen=True)
 class IntegerMatricesAmxSpec(OfMatrices):
     """c[matrix] = epilogue((a[matrix] - a_zero) @ (b[matrix] - b_zero)), in int32; to the epilogue, batch is the number
-    of the matrix. Rows are those of `MatricesGiven`, with a for x, b for w, c for y.
+    of the matrix. Rows are those of `AmxMatricesSizes`, with a for x, b for w, c for y.
 
     A packed matrix has the sums of its columns, int32, behind its panels.
     """

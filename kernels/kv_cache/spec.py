@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jitonnx.emit.arguments import Arguments, Buffer, Size, result
-from jitonnx.kernels.spec import KernelSpec, Work
+from jitonnx.kernels.spec import ITEMSIZES, KernelSpec, Work, only
 from jitonnx.support.records import dataclass
 
 
@@ -47,10 +47,7 @@ class CacheSpec(KernelSpec):
     BUFFERS = CacheBuffers
     SIZES = CacheSizes
     IN_PLACE = (("past", "present"),)
-
-    def __post_init__(self) -> None:
-        if self.itemsize not in (1, 2, 4, 8):
-            raise ValueError(f"no cache kernel for elements of {self.itemsize} bytes")
+    ALLOWED = only(itemsize=ITEMSIZES)
 
     def tasks(self, sizes: CacheSizes) -> int:
         return sizes.batch * sizes.heads

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jitonnx.emit.arguments import Arguments, Buffer, Size, result
+from jitonnx.emit.arguments import Arguments, Buffer, Size, computed, result
 from jitonnx.kernels.parts.sizes import larger
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
@@ -15,18 +15,15 @@ class LookupBuffers(Arguments):
     y: Buffer = result()
 
 
-class LookupGiven(Arguments):
+class LookupSizes(Arguments):
     """Rows of `length` bytes side by side, and the bytes from one row to the next."""
 
     rows: Size
     length: Size
     x_row: Size
     y_row: Size
-
-
-class LookupSizes(LookupGiven):
-    task_rows: Size
-    task_length: Size
+    task_rows: Size = computed()
+    task_length: Size = computed()
 
 
 @dataclass(frozen=True)
@@ -40,7 +37,7 @@ class LookupSpec(KernelSpec):
     SIZES = LookupSizes
     PRESCHEDULED = True
 
-    def complete(self, sizes: LookupGiven) -> LookupSizes:
+    def complete(self, sizes: LookupSizes) -> LookupSizes:
         rows = larger(tuning.LOOKUP_TASK_BYTES // larger(sizes.length, 1), 1)
         return LookupSizes.following(sizes, task_rows=rows, task_length=tuning.LOOKUP_TASK_BYTES)
 

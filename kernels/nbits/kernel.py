@@ -25,7 +25,7 @@ from jitonnx.emit.epilogue import Epilogue, Stage
 from jitonnx.emit.half import narrow_for_products, widen
 from jitonnx.emit.instructions import add_dot_products
 from jitonnx.emit.simd import convert, maximum, reduce_add, reduce_max
-from jitonnx.emit.ssa import SSAValue, absolute, fma, rint, select
+from jitonnx.emit.ssa import SSAValue, absolute, bits, fma, from_bits, nearest_integer, rint, select
 from jitonnx.kernels.bfloat16.spec import STEP
 from jitonnx.kernels.integer.products import add_products, byte_pairs
 from jitonnx.kernels.nbits.spec import (
@@ -152,7 +152,8 @@ class _Rows:
     ) -> None:
         """Quantise a block, whose elements are in registers or are loaded, CHUNK of them from a place on."""
         code = self.code
-        top = code.variable(code.number(types.float32, 0.0, CHUNK))
+        # Bits of magnitudes are in the order of these, and NaN's above all.
+        top = code.variable(bits(code.number(types.float32, 0.0, CHUNK)))
         total = code.variable(code.number(types.int32, 0, CHUNK))
 
         def each(body: Callable[[SSAValue | int, SSAValue], None]) -> None:
@@ -164,13 +165,17 @@ class _Rows:
                     body(number * CHUNK, x)
 
         def quantise(at: SSAValue | int, x: SSAValue) -> None:
-            number = convert(rint(x * inverse), types.int32)
+            scaled = x * inverse
+            if self.spec.digits == 1:  # NaN is what infinity times 0 gives, too
+                number = select(scaled.equals(scaled), nearest_integer(scaled), 0)
+            else:
+                number = convert(rint(scaled), types.int32)
             total.set(total.get() + number)
             for number_of_part, part in enumerate(self._digits(number)):
                 left.store(at * self.spec.digits + number_of_part * CHUNK, part)
 
-        each(lambda _, x: top.set(maximum(top.get(), absolute(x))))
-        magnitude = reduce_max(top.get())
+        each(lambda _, x: top.set(maximum(top.get(), bits(absolute(x)))))
+        magnitude = from_bits(reduce_max(top.get()))
         tiny = magnitude < LEAST_MAGNITUDE
         greatest = float(self.spec.greatest)
         factor = select(tiny, 0.0, magnitude / greatest)
@@ -452,6 +457,11 @@ class _NBits:
             if self.pairs:
                 self._add_pairs(sums[0], added[0])
         at = place + block * spec.width
+        if self._asks(len(rows), vectors):
+            later = at + max(1, tuning.NBITS_AHEAD_BYTES // (4 * self.block_words * spec.width)) * spec.width
+            self._ask(self.scales.at(later), spec.scale_bytes)
+            if spec.zeros:
+                self._ask(self.zeros.at(later), 1 if spec.zeros == "uint8" else 4)
         scales = [self._scale(at + v * lanes) for v in range(vectors)]
         zeros = [] if self._begins_with_zeros else [self._zero_of_packed(at + v * lanes) for v in range(vectors)]
         totals = self._totals(sums)
@@ -464,6 +474,17 @@ class _NBits:
                 if self.digits:
                     scale = scale * factor.load(0).splat(lanes)
                 result.set(fma(value, scale, result.get()))
+
+    def _asks(self, rows: int, vectors: int) -> bool:
+        """Whether a tile asks for what is multiplied later: columns that are read one vector at a time are near
+        already, and groups of rows ask for their strips."""
+        return vectors == VECTORS and (self.digits != 1 or rows == 1)
+
+    def _ask(self, start: Pointer, itemsize: int) -> None:
+        """Ask for as many elements as a panel has columns."""
+        for element in range(0, self.spec.width, LINE // itemsize):
+            level = 2 if self.code.target.waits_for_l3 else 1
+            emit_prefetch(self.code.builder, start.at(element).value, level=level)
 
     @property
     def _begins_with_zeros(self) -> bool:
@@ -514,10 +535,8 @@ class _NBits:
         """A word of each column times the rows' elements."""
         code, spec, lanes = self.code, self.spec, self.lanes
         w = w.at(word * spec.width)
-        # Columns that are read one vector at a time are near already, and groups of rows ask for their strips.
-        if vectors == VECTORS and (self.digits != 1 or len(left) == 1):
-            for v in range(vectors):
-                emit_prefetch(code.builder, w.at(v * lanes + tuning.NBITS_AHEAD_BYTES // 4).value)
+        if self._asks(len(left), vectors):
+            self._ask(w.at(tuning.NBITS_AHEAD_BYTES // 4), 4)
         if self.digits:
             if self.digits == 1:  # LLVM would load what comes later, too, and put it on the stack
                 w = w.behind(sums[0][-1].get())

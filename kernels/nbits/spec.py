@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from jitonnx.emit.arguments import Arguments, Buffer, Size, result
+from jitonnx.emit.arguments import Arguments, Buffer, Size, computed, result
 from jitonnx.kernels.bfloat16.spec import STEP
 from jitonnx.kernels.parts.amx_products import SUMS_BYTES
 from jitonnx.kernels.parts.layouts import TILE
@@ -126,7 +126,7 @@ class NBitsBuffers(Arguments):
     y: Buffer = result()
 
 
-class NBitsGiven(Arguments):
+class NBitsSizes(Arguments):
     """Extents, and strides in elements."""
 
     m: Size
@@ -134,10 +134,7 @@ class NBitsGiven(Arguments):
     k: Size
     a_row: Size
     y_row: Size
-
-
-class NBitsSizes(NBitsGiven):
-    task_rows: Size
+    task_rows: Size = computed()
 
 
 @dataclass(frozen=True)
@@ -218,7 +215,7 @@ class NBitsSpec(KernelSpec):
         """k in whole blocks."""
         return -(-k // self.block) * self.block
 
-    def complete(self, sizes: NBitsGiven) -> NBitsSizes:
+    def complete(self, sizes: NBitsSizes) -> NBitsSizes:
         panels = -(-sizes.n // self.width)
         least_rows = tuning.NBITS_LEAST_ROUNDED_ROWS if self.rounded else tuning.NBITS_LEAST_ROWS
         parts = larger(1, smaller(-(-tuning.TASKS // panels), sizes.m // least_rows))

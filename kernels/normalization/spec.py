@@ -17,7 +17,7 @@ import numpy as np
 from jitonnx.emit.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.parts.sharing import units_per_task
 from jitonnx.kernels.parts.sizes import larger, smaller
-from jitonnx.kernels.spec import KernelSpec, Work
+from jitonnx.kernels.spec import KernelSpec, Work, only
 from jitonnx.support.records import dataclass
 from jitonnx.target import tuning
 
@@ -30,12 +30,10 @@ def float_bits(value: float) -> int:
     return struct.unpack("<q", struct.pack("<d", value))[0]
 
 
-def _check_element(element: str) -> None:
-    if element not in ("float32", "float64"):
-        raise ValueError(f"no normalization kernel for {element!r}")
+ELEMENTS = ("float32", "float64")
 
 
-class NormalizationBuffers(Arguments, group=True):
+class NormalizationBuffers(Arguments):
     """scale and bias are not touched unless the spec says so."""
 
     x: Buffer
@@ -82,11 +80,7 @@ class LayerNormSpec(KernelSpec):
     BUFFERS = LayerNormBuffers
     SIZES = LayerNormSizes
     PRESCHEDULED = True
-
-    def __post_init__(self) -> None:
-        if self.kind not in ("layer", "rms"):
-            raise ValueError(f"no normalization of rows of kind {self.kind!r}")
-        _check_element(self.element)
+    ALLOWED = only(kind=("layer", "rms"), element=ELEMENTS)
 
     def tasks(self, sizes: LayerNormSizes) -> int:
         return -(-sizes.rows // units_per_task(sizes.columns)) if sizes.columns else 0
@@ -139,9 +133,7 @@ class GroupNormSpec(KernelSpec):
 
     BUFFERS = NormalizationBuffers
     SIZES = GroupNormSizes
-
-    def __post_init__(self) -> None:
-        _check_element(self.element)
+    ALLOWED = only(element=ELEMENTS)
 
     def tasks(self, sizes: GroupNormSizes) -> int:
         return sizes.images * sizes.groups if sizes.channels * sizes.positions else 0
@@ -156,7 +148,7 @@ class GroupStatisticsBuffers(Arguments):
     partial: Buffer = result()
 
 
-class GroupStatisticsSizes(Arguments, group=True):
+class GroupStatisticsSizes(Arguments):
     images: Size
     pixels: Size
     channels: Size
@@ -207,9 +199,7 @@ class GroupStatisticsSpec(_ChannelsLast):
 
     BUFFERS = GroupStatisticsBuffers
     SIZES = GroupStatisticsSizes
-
-    def __post_init__(self) -> None:
-        _check_element(self.element)
+    ALLOWED = only(element=ELEMENTS)
 
     def work(self, sizes: GroupStatisticsSizes) -> Work:
         elements = sizes.images * sizes.pixels * sizes.channels
@@ -233,9 +223,7 @@ class GroupApplySpec(_ChannelsLast):
 
     BUFFERS = GroupApplyBuffers
     SIZES = GroupApplySizes
-
-    def __post_init__(self) -> None:
-        _check_element(self.element)
+    ALLOWED = only(element=ELEMENTS)
 
     def scratch_bytes(self, sizes: GroupApplySizes) -> int:
         """Mean and factor of every channel."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from jitonnx.emit.arguments import Arguments, Buffer, Size, Sizes, by_name, each, result
+from jitonnx.emit.arguments import Arguments, Buffer, Size, Sizes, by_name, computed, each, result
 from jitonnx.kernels.parts.axes import MAX_RANK
 from jitonnx.kernels.parts.sizes import larger, smaller
-from jitonnx.kernels.spec import KernelSpec, Work
+from jitonnx.kernels.spec import ITEMSIZES, KernelSpec, Work, only
 from jitonnx.support.records import NamedTuple, dataclass
 from jitonnx.target import tuning
 
@@ -31,7 +31,7 @@ class PadBuffers(Arguments):
     target: Buffer = result()
 
 
-class PadGiven(Arguments):
+class PadSizes(Arguments):
     """What `Axis` has of each axis."""
 
     extents: Sizes = each(MAX_RANK, fill=1)
@@ -39,27 +39,24 @@ class PadGiven(Arguments):
     sources: Sizes = each(MAX_RANK, fill=0)
     before: Sizes = each(MAX_RANK, fill=0)
     source_extents: Sizes = each(MAX_RANK, fill=1)
-
-
-class PadSizes(PadGiven):
-    source_start: Size
+    source_start: Size = computed()
     """What is cut off in front."""
-    row_before: Size
-    row_extent: Size
-    run: Size
-    left: Size
-    middle: Size
-    right: Size
+    row_before: Size = computed()
+    row_extent: Size = computed()
+    run: Size = computed()
+    left: Size = computed()
+    middle: Size = computed()
+    right: Size = computed()
     """A row: elements added, those of the source, elements added."""
-    task_rows: Size
-    outer_places: Size
-    outer_rank: Size
-    b_extent: Size
-    b_target: Size
-    b_source: Size
-    b_before: Size
-    b_source_extent: Size
-    outer: Sizes = each((MAX_RANK - 1) * len(Axis._fields))
+    task_rows: Size = computed()
+    outer_places: Size = computed()
+    outer_rank: Size = computed()
+    b_extent: Size = computed()
+    b_target: Size = computed()
+    b_source: Size = computed()
+    b_before: Size = computed()
+    b_source_extent: Size = computed()
+    outer: Sizes = computed((MAX_RANK - 1) * len(Axis._fields))
 
 
 @dataclass(frozen=True)
@@ -82,12 +79,9 @@ class PadSpec(KernelSpec):
     BUFFERS = PadBuffers
     SIZES = PadSizes
     COMBINING = True
+    ALLOWED = only(itemsize=ITEMSIZES, mode=MODES)
 
-    def __post_init__(self) -> None:
-        if self.itemsize not in (1, 2, 4, 8) or self.mode not in MODES:
-            raise ValueError(f"no padding kernel for elements of {self.itemsize} bytes, mode {self.mode!r}")
-
-    def complete(self, sizes: PadGiven) -> PadSizes:
+    def complete(self, sizes: PadSizes) -> PadSizes:
         axes = _axes(sizes)
         start = sum(larger(0, -axis.before) * axis.source for axis in axes)
         *outer, row, run = self._rows([_cut(axis) for axis in axes])
@@ -149,7 +143,7 @@ class PadSpec(KernelSpec):
         return Work(0, self.itemsize * (prod(sizes.extents) + prod(sizes.source_extents)))
 
 
-def _axes(sizes: PadGiven) -> list[Axis]:
+def _axes(sizes: PadSizes) -> list[Axis]:
     each_axis = (sizes.extents, sizes.targets, sizes.sources, sizes.before, sizes.source_extents)
     return [Axis(*of) for of in zip(*each_axis, strict=True)]
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitonnx.emit.arguments import Arguments, Size
+from jitonnx.emit.arguments import Arguments, Size, computed
 from jitonnx.kernels.parts.amx_products import AmxSpec, RowsWay, chosen, whole
 from jitonnx.kernels.parts.layouts import TILE, WindowProduct
 from jitonnx.target import tuning
 
 
-class MatricesGiven(WindowProduct):
+class AmxMatricesSizes(WindowProduct):
     """Products of rows, as windows of one pixel: `images` of `out_height` rows each, numbered (o, i), i < inner.
 
     The rows of x lie x_pixel apart, from o * x_outer + i * x_inner on, those of y likewise. Strides of w are those of
@@ -29,19 +29,16 @@ class MatricesGiven(WindowProduct):
     w_step: Size
     y_outer: Size
     y_inner: Size
-
-
-class AmxMatricesSizes(MatricesGiven):
-    task_rows: Size
-    task_columns: Size
-    group_rows: Size
-    row_bytes: Size
-    line_bytes: Size
+    task_rows: Size = computed()
+    task_columns: Size = computed()
+    group_rows: Size = computed()
+    row_bytes: Size = computed()
+    line_bytes: Size = computed()
     """These are as in `AmxSizes`."""
 
 
 class PackingSizes(Arguments):
-    """Matrices of k rows and n columns, numbered (o, i), i < inner; strides as `MatricesGiven` has them of w."""
+    """Matrices of k rows and n columns, numbered (o, i), i < inner; strides as `AmxMatricesSizes` has them of w."""
 
     outer: Size
     inner: Size

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
-from jitonnx.emit.arguments import Size
+from jitonnx.emit.arguments import Size, computed
 from jitonnx.kernels.parts.layouts import LINE, TILE, WindowProduct, padded_width
 from jitonnx.kernels.parts.packing import for_each, zeros
 from jitonnx.kernels.parts.sizes import below, larger, smaller
@@ -30,11 +30,11 @@ SLACK_ROWS = 64
 
 
 class AmxSizes(WindowProduct):
-    task_rows: Size
-    task_columns: Size
-    group_rows: Size
-    row_bytes: Size
-    line_bytes: Size
+    task_rows: Size = computed()
+    task_columns: Size = computed()
+    group_rows: Size = computed()
+    row_bytes: Size = computed()
+    line_bytes: Size = computed()
     """Bytes of a row of an image with its padding, of which "im2col" takes the taps."""
 
 

@@ -17,7 +17,7 @@ class UnaryBuffers(Arguments):
     y: Buffer = result()
 
 
-class ReducedAxis(Arguments, group=True):
+class ReducedAxis(Arguments):
     """x is [outer, length, inner], y [outer, inner]: element (o, k, i) of x lies at o * x_outer + k * x_step + i."""
 
     outer: Size
@@ -28,13 +28,13 @@ class ReducedAxis(Arguments, group=True):
     y_outer: Size
 
 
-class KeptAxis(ReducedAxis, group=True):
+class KeptAxis(ReducedAxis):
     """x and y are [outer, length, inner]: element (o, k, i) of x lies at o * x_outer + k * x_step + i, y's likewise."""
 
     y_step: Size
 
 
-class ReadPixels(Arguments, group=True):
+class ReadPixels(Arguments):
     """Channels-last images: element (n, h, w, c) of x lies at n * x_image + h * x_row + w * x_pixel + c."""
 
     images: Size
@@ -46,7 +46,7 @@ class ReadPixels(Arguments, group=True):
     x_pixel: Size
 
 
-class Pixels(ReadPixels, group=True):
+class Pixels(ReadPixels):
     """The same of y, which may have other extents."""
 
     y_image: Size
@@ -54,7 +54,7 @@ class Pixels(ReadPixels, group=True):
     y_pixel: Size
 
 
-class Planes(Arguments, group=True):
+class Planes(Arguments):
     """Images whose pixels lie side by side: element (n, c, h, w) of x lies at n * x_image + c * x_channel + h * x_row
     + w."""
 
@@ -67,7 +67,7 @@ class Planes(Arguments, group=True):
     x_row: Size
 
 
-class PlanesToPlanes(Planes, group=True):
+class PlanesToPlanes(Planes):
     """The same of y, whose extents are [images, channels, out_height, out_width]."""
 
     out_height: Size
@@ -77,7 +77,7 @@ class PlanesToPlanes(Planes, group=True):
     y_row: Size
 
 
-class Windows(ReadPixels, group=True):
+class Windows(ReadPixels):
     """Windows over the pixels of x, one for each pixel of y, which is [images, out_height, out_width, out_channels]."""
 
     out_height: Size

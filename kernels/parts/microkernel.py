@@ -59,6 +59,8 @@ class Panel(NamedTuple):
     """float16 or bfloat16 if its elements are the bits of such numbers, for float32 sums."""
     prefetch_distance: int = 0
     """How many steps of k ahead of its use to ask for it, into the first-level cache; 0: not at all."""
+    joins_halves: bool = False
+    """If the last vectors of rows are halves, those of two rows are summed in one (`GemmSpec.joins_halves`)."""
 
 
 def emit_accumulate(
@@ -85,6 +87,7 @@ def emit_accumulate(
     a_step, b_step = rows.step, panel.step
     vectors, lanes = len(sums) // len(offsets), sums[0].type.count
     counts = [value.type.count for value in sums[:vectors]]
+    joins = panel.joins_halves and 2 * counts[-1] == lanes
     first_of = {first.reference: first for first, _ in offsets}
     starts = {name: builder.gep(rows.a, [first]) for name, first in first_of.items()}
     walks = [(panel.b, b_step), *prefetches]
@@ -108,14 +111,17 @@ def emit_accumulate(
                 listed = builder.load(further(builder, a_walks[0], _I64(1), step))
                 a_at = {name: builder.gep(start, [listed]) for name, start in starts.items()}
             factors = (builder.load(builder.gep(a_at[first.reference], [offset])) for first, offset in offsets)
-            current = _rank_one_update(builder, element, current, factors, right)
+            update = _joined_update if joins else _rank_one_update
+            current = update(builder, element, current, factors, right)
         return current
 
-    together = steps_of_round(builder.module.triple, len(sums), whole=counts[-1] == lanes)
+    if joins:
+        sums = _joined(builder, sums, vectors)
+    together = steps_of_round(builder.module.triple, len(sums), whole=sums[-1].type.count == lanes)
     whole = builder.and_(k, _I64(-together))
     done = accumulate_loop(builder, walks, sums, whole, together, products)
     if together == 1 or (isinstance(k, llvm_ir.Constant) and k.number is not None and k.number % together == 0):
-        return done
+        return _parted(builder, done, vectors) if joins else done
     before, last, after = builder.block, *map(builder.append_basic_block, ("tile.last", "tile.done"))
     one_more = builder.and_(builder.icmp_signed(">", k, whole), builder.icmp_signed(">", k, _I64(0)))
     builder.cbranch(one_more, last, after)
@@ -126,7 +132,7 @@ def emit_accumulate(
     ends = [_new_phi(builder, value.type, before, value) for value in done]
     for end, value in zip(ends, added, strict=True):
         end.add_incoming(value, last)
-    return list(ends)
+    return _parted(builder, ends, vectors) if joins else list(ends)
 
 
 @contextmanager
@@ -257,6 +263,65 @@ def _rank_one_update(
             a_value = first_lanes(builder, spread, vector.type.count)
             following.append(_multiply_add(builder, element, a_value, vector, sums[r * vectors + v]))
     return following
+
+
+def _joined(builder: llvm_ir.IRBuilder, sums: Sequence[llvm_ir.Value], vectors: int) -> list[llvm_ir.Value]:
+    """Sums of rows that end in half a vector, those of two rows in one: the whole vectors of all rows, then one for the
+    ends of each two, then that of a last row without another."""
+    halves = sums[vectors - 1 :: vectors]
+    both = _lanes_from(range(2 * halves[0].type.count))
+    pairs = [builder.shuffle_vector(halves[r], halves[r + 1], both) for r in range(0, len(halves) - 1, 2)]
+    whole = [value for number, value in enumerate(sums) if number % vectors < vectors - 1]
+    return [*whole, *pairs, *halves[2 * len(pairs) :]]
+
+
+def _parted(builder: llvm_ir.IRBuilder, sums: Sequence[llvm_ir.Value], vectors: int) -> list[llvm_ir.Value]:
+    """The sums row after row again, of what `_joined` gives."""
+    lanes = sums[0].type.count
+    rows = 2 * len(sums) // (2 * vectors - 1)
+    whole = iter(sums[: rows * (vectors - 1)])
+    ends = []
+    for pair in sums[rows * (vectors - 1) :]:
+        parts = (range(lanes // 2), range(lanes // 2, lanes)) if pair.type.count == lanes else ()
+        ends += [builder.shuffle_vector(pair, pair, _lanes_from(part)) for part in parts] or [pair]
+    return [value for end in ends for value in (*(next(whole) for _ in range(vectors - 1)), end)]
+
+
+def _joined_update(
+    builder: llvm_ir.IRBuilder,
+    element: types.ElementType,
+    sums: Sequence[llvm_ir.Value],
+    factors: Iterable[llvm_ir.Value],
+    panel: Sequence[llvm_ir.Value],
+) -> list[llvm_ir.Value]:
+    """What `_rank_one_update` does to sums as `_joined` gives them: the ends of two rows take one multiply-add, of the
+    panel's end twice side by side and of the factors of both."""
+    *whole, half = panel
+    lanes, width = whole[0].type.count, half.type.count
+    twice = builder.shuffle_vector(half, half, _lanes_from([*range(width)] * 2))
+    blend = _lanes_from([*range(width), *range(lanes + width, 2 * lanes)])
+    rows = 2 * len(sums) // (2 * len(whole) + 1)
+    following: list[llvm_ir.Value] = []
+    ends: list[llvm_ir.Value] = []
+    waiting = None  # the factor of a row whose end waits for that of the next one
+    for r, factor in enumerate(factors):
+        spread = opaque(builder, splat(builder, factor, lanes))
+        for vector in whole:
+            following.append(_multiply_add(builder, element, spread, vector, sums[len(following)]))
+        end = sums[rows * len(whole) + r // 2]
+        if waiting is not None:
+            both = builder.shuffle_vector(waiting, spread, blend)
+            ends.append(_multiply_add(builder, element, both, twice, end))
+        elif r == rows - 1:
+            ends.append(_multiply_add(builder, element, first_lanes(builder, spread, width), half, end))
+        waiting = spread if waiting is None else None
+    return [*following, *ends]
+
+
+def _lanes_from(numbers: Iterable[int]) -> llvm_ir.Value:
+    """The mask of a shuffle."""
+    lanes = list(numbers)
+    return llvm_ir.Constant(llvm_ir.VectorType(llvm_ir.IntType(32), len(lanes)), lanes)
 
 
 def row_offsets(row: SSAValue, count: int) -> list[tuple[llvm_ir.Value, llvm_ir.Value]]:

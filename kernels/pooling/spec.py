@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jitonnx.emit.arguments import Arguments, Buffer, Size, result
+from jitonnx.emit.arguments import Arguments, Buffer, Size, computed, result
 from jitonnx.kernels.parts.layouts import Pixels, PlanesToPlanes, UnaryBuffers
 from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
@@ -131,7 +131,7 @@ _ROWS_TOGETHER = 3
 _LONGEST_VECTOR = 16
 
 
-class PoolPlanesGiven(PlanesToPlanes):
+class PoolPlanesSizes(PlanesToPlanes):
     kernel_height: Size
     kernel_width: Size
     stride_height: Size
@@ -139,18 +139,15 @@ class PoolPlanesGiven(PlanesToPlanes):
     pad_width: Size
     pad_height_after: Size
     pad_width_after: Size
-
-
-class PoolPlanesSizes(PoolPlanesGiven):
-    rows_each: Size
+    rows_each: Size = computed()
     """Output rows of a task."""
-    margin: Size
+    margin: Size = computed()
     """x begins there in a copied row."""
-    reach: Size
+    reach: Size = computed()
     """Elements of a row from its padding on that whole vectors read."""
-    pitch: Size
+    pitch: Size = computed()
     """Elements from one copied row to the next."""
-    padded: Size
+    padded: Size = computed()
     """Whether windows reach beyond the width."""
 
 
@@ -181,7 +178,7 @@ class PoolPlanesSpec(KernelSpec):
     SIZES = PoolPlanesSizes
     PRESCHEDULED = True
 
-    def complete(self, sizes: PoolPlanesGiven) -> PoolPlanesSizes:
+    def complete(self, sizes: PoolPlanesSizes) -> PoolPlanesSizes:
         vectors = -(-sizes.out_width // _LONGEST_VECTOR)
         reach = vectors * _LONGEST_VECTOR * self.stride + sizes.kernel_width - 1
         margin = _whole_vectors(sizes.pad_width)

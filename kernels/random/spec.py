@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from jitonnx.emit.arguments import Arguments, Buffer, Size, result
-from jitonnx.kernels.spec import KernelSpec, Work
+from jitonnx.emit.arguments import Arguments, Buffer, Size, computed, result
+from jitonnx.kernels.spec import INDICES, KernelSpec, Work, only
 from jitonnx.support.records import dataclass
 from jitonnx.target import tuning
 
@@ -63,10 +63,7 @@ class RandomSpec(KernelSpec):
     BUFFERS = RandomBuffers
     SIZES = RandomSizes
     PRESCHEDULED = True
-
-    def __post_init__(self) -> None:
-        if self.kind not in KINDS or self.element not in ELEMENTS:
-            raise ValueError(f"no kernel draws {self.kind} numbers of {self.element}")
+    ALLOWED = only(kind=KINDS, element=ELEMENTS)
 
     @property
     def task_elements(self) -> int:
@@ -87,14 +84,11 @@ class SearchBuffers(Arguments):
     y: Buffer = result()
 
 
-class SearchGiven(Arguments):
+class SearchSizes(Arguments):
     rows: Size
     sums: Size
     columns: Size
-
-
-class SearchSizes(SearchGiven):
-    task_elements: Size
+    task_elements: Size = computed()
 
 
 @dataclass(frozen=True)
@@ -108,12 +102,9 @@ class SearchSpec(KernelSpec):
 
     BUFFERS = SearchBuffers
     SIZES = SearchSizes
+    ALLOWED = only(index=INDICES)
 
-    def __post_init__(self) -> None:
-        if self.index not in ("int32", "int64"):
-            raise ValueError(f"no kernel gives places of {self.index}")
-
-    def complete(self, sizes: SearchGiven) -> SearchSizes:
+    def complete(self, sizes: SearchSizes) -> SearchSizes:
         return SearchSizes.following(sizes, task_elements=SEARCH_ELEMENTS)
 
     def tasks(self, sizes: SearchSizes) -> int:

@@ -6,7 +6,7 @@ import functools
 from math import prod
 from typing import Any
 
-from jitonnx.emit.arguments import Arguments, each, record
+from jitonnx.emit.arguments import Arguments, computed, each, record
 from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
@@ -20,8 +20,8 @@ def loops_sizes(rank: int, operands: int) -> type[Arguments]:
     Extents by loop; strides by operand and loop; rows and columns of a task, columns' pieces, and rows, of which
     `complete` adds the latter four.
     """
-    given = record("LoopsGiven", extents=each(rank), strides=each(operands * rank))
-    return record("LoopsSizes", given, **dict.fromkeys(("rows_each", "columns_each", "pieces", "rows")))
+    added = dict.fromkeys(("rows_each", "columns_each", "pieces", "rows"), computed())
+    return record("LoopsSizes", extents=each(rank), strides=each(operands * rank), **added)
 
 
 @functools.cache

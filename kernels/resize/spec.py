@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jitonnx.emit.arguments import Arguments, Buffer, Size, result
+from jitonnx.emit.arguments import Arguments, Buffer, Size, computed, result
 from jitonnx.kernels.parts.layouts import Pixels, Planes, PlanesToPlanes, UnaryBuffers
 from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
@@ -181,14 +181,10 @@ class ResizePlanesBuffers(Arguments):
     y: Buffer = result()
 
 
-class ResizePlanesGiven(PlanesToPlanes):
-    """The sizes that the planner gives."""
-
-
-class ResizePlanesSizes(ResizePlanesGiven):
-    row_block: Size
+class ResizePlanesSizes(PlanesToPlanes):
+    row_block: Size = computed()
     """Rows of a task, for 16 tasks or more."""
-    pitch: Size
+    pitch: Size = computed()
     """Elements of a row of out_width that is kept."""
 
 
@@ -218,7 +214,7 @@ class ResizePlanesSpec(KernelSpec):
         """Groups of `together` rows that are kept: as many as hold taps of one output."""
         return -(-(self.taps - 1) // self.together) + 1
 
-    def complete(self, sizes: ResizePlanesGiven) -> ResizePlanesSizes:
+    def complete(self, sizes: ResizePlanesSizes) -> ResizePlanesSizes:
         blocks = -(-16 // larger(sizes.images * sizes.channels, 1))
         row_block = larger(1, -(-sizes.out_height // blocks))
         return ResizePlanesSizes.following(sizes, row_block=row_block, pitch=sizes.out_width + _OVERHANG)
@@ -240,12 +236,9 @@ REPEATS = (1, 2, 3, 4)
 """How often pixels can be repeated along a row."""
 
 
-class RepeatPlanesGiven(Planes):
+class RepeatPlanesSizes(Planes):
     down: Size
-
-
-class RepeatPlanesSizes(RepeatPlanesGiven):
-    row_block: Size
+    row_block: Size = computed()
     """Rows of x in a task."""
 
 
@@ -266,7 +259,7 @@ class RepeatPlanesSpec(KernelSpec):
     SIZES = RepeatPlanesSizes
     COMBINING = True
 
-    def complete(self, sizes: RepeatPlanesGiven) -> RepeatPlanesSizes:
+    def complete(self, sizes: RepeatPlanesSizes) -> RepeatPlanesSizes:
         written = sizes.width * self.across * sizes.down * self.itemsize
         row_block = larger(1, smaller(sizes.height, tuning.TASK_BYTES // larger(written, 1)))
         return RepeatPlanesSizes.following(sizes, row_block=row_block)

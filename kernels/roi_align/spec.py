@@ -6,7 +6,7 @@ import struct
 
 import numpy as np
 
-from jitonnx.emit.arguments import Arguments, Buffer, Size, result
+from jitonnx.emit.arguments import Arguments, Buffer, Size, computed, result
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
 from jitonnx.target import tuning
@@ -31,7 +31,7 @@ class RoiAlignBuffers(Arguments):
     error: Buffer = result()
 
 
-class RoiAlignGiven(Arguments):
+class RoiAlignSizes(Arguments):
     rois: Size
     channels: Size
     out_height: Size
@@ -49,13 +49,9 @@ class RoiAlignGiven(Arguments):
     y_column: Size
     scale: Size
     """`bits` of the factor from the coordinates of regions to pixels."""
-
-
-class RoiAlignSizes(RoiAlignGiven):
+    pieces: Size = computed()
+    piece: Size = computed()
     """A region has so many tasks, of so many rows of bins or channels each."""
-
-    pieces: Size
-    piece: Size
 
 
 @dataclass(frozen=True)
@@ -93,7 +89,7 @@ class RoiAlignSpec(KernelSpec):
         if self.mode not in MODES or self.element not in ("float32", "float64") or self.sampling < 0:
             raise ValueError(f"no kernel aligns regions of {self.element} by {self.mode!r}, sampling {self.sampling}")
 
-    def complete(self, sizes: RoiAlignGiven) -> RoiAlignSizes:
+    def complete(self, sizes: RoiAlignSizes) -> RoiAlignSizes:
         whole = sizes.out_height if self.pixels else sizes.channels
         elements = max(1, sizes.channels * sizes.out_height * sizes.out_width)
         piece = max(1, min(whole, whole * tuning.INTERPOLATED_TASK_ELEMENTS // elements))

@@ -6,7 +6,7 @@ import numpy as np
 
 from jitonnx.kernels.parts.layouts import KeptAxis, UnaryBuffers
 from jitonnx.kernels.parts.sharing import units_per_task
-from jitonnx.kernels.spec import KernelSpec, Work
+from jitonnx.kernels.spec import KernelSpec, Work, only
 from jitonnx.support.records import dataclass
 
 ELEMENTS = ("float32", "float64", "int32", "int64")
@@ -38,10 +38,7 @@ class ScanSpec(KernelSpec):
 
     BUFFERS = UnaryBuffers
     SIZES = KeptAxis
-
-    def __post_init__(self) -> None:
-        if self.kind not in KINDS or self.element not in ELEMENTS:
-            raise ValueError(f"no scanning kernel of kind {self.kind!r} for {self.element!r}")
+    ALLOWED = only(kind=KINDS, element=ELEMENTS)
 
     def tasks(self, sizes: KeptAxis) -> int:
         outer, length, inner = sizes.outer, sizes.length, sizes.inner

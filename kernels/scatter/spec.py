@@ -12,10 +12,10 @@ from math import prod
 
 import numpy as np
 
-from jitonnx.emit.arguments import Arguments, Buffer, Size, Sizes, by_name, each, result
+from jitonnx.emit.arguments import Arguments, Buffer, Size, Sizes, by_name, computed, each, result
 from jitonnx.kernels.parts.axes import MAX_RANK, dense, merged
 from jitonnx.kernels.parts.sizes import larger, smaller
-from jitonnx.kernels.spec import KernelSpec, Work
+from jitonnx.kernels.spec import INDICES, KernelSpec, Work, only
 from jitonnx.support.records import dataclass
 from jitonnx.target import tuning
 
@@ -45,19 +45,14 @@ class _ScatterSpec(KernelSpec):
     """What becomes of the old and the new element: none (the new one), add, mul, max or min. NaN wins max and min."""
 
     BUFFERS = ScatterBuffers
-
-    def __post_init__(self) -> None:
-        if self.index not in ("int32", "int64"):
-            raise ValueError(f"indices are int32 or int64, not {self.index}")
-        if self.element not in ELEMENTS or self.reduction not in REDUCTIONS:
-            raise ValueError(f"no scattering kernel for {self.element!r} with reduction {self.reduction!r}")
+    ALLOWED = only(index=INDICES, element=ELEMENTS, reduction=REDUCTIONS)
 
     @property
     def _itemsizes(self) -> tuple[int, int]:
         return np.dtype(self.element).itemsize, np.dtype(self.index).itemsize
 
 
-class ScatterElementsGiven(Arguments):
+class ScatterElementsSizes(Arguments):
     extents: Sizes = each(MAX_RANK, fill=1)
     """The extents are of indices and updates; `given` are the strides of both, `out` those in out, in elements."""
     given: Sizes = each(MAX_RANK, fill=0)
@@ -66,20 +61,17 @@ class ScatterElementsGiven(Arguments):
     axis_extent: Size
     axis_stride: Size
     """Which axis is indexed, and its extent and stride in out."""
-
-
-class ScatterElementsSizes(ScatterElementsGiven):
-    units: Size
-    task_units: Size
-    outer_rank: Size
-    blocks: Size
-    block: Size
-    slow_extent: Size
-    slow_given: Size
-    fast_extent: Size
-    fast_given: Size
-    fast_out: Size
-    outer: Sizes = each(MAX_RANK * 3)
+    units: Size = computed()
+    task_units: Size = computed()
+    outer_rank: Size = computed()
+    blocks: Size = computed()
+    block: Size = computed()
+    slow_extent: Size = computed()
+    slow_given: Size = computed()
+    fast_extent: Size = computed()
+    fast_given: Size = computed()
+    fast_out: Size = computed()
+    outer: Sizes = computed(MAX_RANK * 3)
 
 
 @dataclass(frozen=True)
@@ -98,9 +90,9 @@ class ScatterElementsSpec(_ScatterSpec):
             raise ValueError(f"ScatterElements has at most {MAX_RANK} axes, not {len(shape)}")
         out = dense(shape)
         axes = by_name("axis axis_extent axis_stride", (axis, shape[axis], out[axis]))
-        return self.complete(ScatterElementsGiven(extents=indices_shape, given=dense(indices_shape), out=out, **axes))
+        return self.complete(ScatterElementsSizes(extents=indices_shape, given=dense(indices_shape), out=out, **axes))
 
-    def complete(self, sizes: ScatterElementsGiven) -> ScatterElementsSizes:
+    def complete(self, sizes: ScatterElementsSizes) -> ScatterElementsSizes:
         axes = [*zip(sizes.extents, sizes.given, sizes.out, strict=True)]
         extent, stride, _ = axes.pop(sizes.axis)
         outer = merged(axes)
@@ -128,7 +120,7 @@ class ScatterElementsSpec(_ScatterSpec):
         return Work(elements if self.reduction != "none" else 0, elements * (3 * item + index))
 
 
-class ScatterRowsGiven(Arguments):
+class ScatterRowsSizes(Arguments):
     count: Size
     run: Size
     width: Size
@@ -136,10 +128,7 @@ class ScatterRowsGiven(Arguments):
     extents: Sizes = each(MAX_RANK, fill=0)
     strides: Sizes = each(MAX_RANK, fill=0)
     """Extents and strides in out of the axes that indices are of."""
-
-
-class ScatterRowsSizes(ScatterRowsGiven):
-    block: Size
+    block: Size = computed()
 
 
 @dataclass(frozen=True)
@@ -158,7 +147,7 @@ class ScatterRowsSpec(_ScatterSpec):
         if width > MAX_RANK:
             raise ValueError(f"ScatterND addresses at most {MAX_RANK} axes, not {width}")
         return self.complete(
-            ScatterRowsGiven(
+            ScatterRowsSizes(
                 count=prod(indices_shape[:-1]),
                 run=prod(shape[width:]),
                 width=width,
@@ -167,7 +156,7 @@ class ScatterRowsSpec(_ScatterSpec):
             )
         )
 
-    def complete(self, sizes: ScatterRowsGiven) -> ScatterRowsSizes:
+    def complete(self, sizes: ScatterRowsSizes) -> ScatterRowsSizes:
         item = self._itemsizes[0]
         block = larger(tuning.SCATTER_LEAST_RUN // item, tuning.TASK_BYTES // larger(1, sizes.count * item))
         return ScatterRowsSizes.following(sizes, block=smaller(block, larger(1, sizes.run)))

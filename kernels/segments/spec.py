@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from jitonnx.emit.arguments import Arguments, Buffer, Size, result
+from jitonnx.emit.arguments import Arguments, Buffer, Size, computed, result
 from jitonnx.kernels.parts.sizes import larger
-from jitonnx.kernels.spec import KernelSpec, Work
+from jitonnx.kernels.spec import KernelSpec, Work, only
 from jitonnx.support.records import dataclass
 from jitonnx.target import tuning
 
@@ -21,14 +21,11 @@ class SegmentsBuffers(Arguments):
     error: Buffer = result()
 
 
-class SegmentsGiven(Arguments):
+class SegmentsSizes(Arguments):
     rows: Size
     segments: Size
     columns: Size
-
-
-class SegmentsSizes(SegmentsGiven):
-    task_segments: Size
+    task_segments: Size = computed()
 
 
 @dataclass(frozen=True)
@@ -44,12 +41,9 @@ class SegmentsSpec(KernelSpec):
 
     BUFFERS = SegmentsBuffers
     SIZES = SegmentsSizes
+    ALLOWED = only(kind=KINDS, element=ELEMENTS)
 
-    def __post_init__(self) -> None:
-        if self.element not in ELEMENTS or self.kind not in KINDS:
-            raise ValueError(f"no kernel makes the {self.kind} of segments of {self.element}")
-
-    def complete(self, sizes: SegmentsGiven) -> SegmentsSizes:
+    def complete(self, sizes: SegmentsSizes) -> SegmentsSizes:
         rows = larger(1, sizes.rows // larger(1, sizes.segments))
         return SegmentsSizes.following(
             sizes, task_segments=larger(1, tuning.TASK_ELEMENTS // larger(1, rows * sizes.columns))

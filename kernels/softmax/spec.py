@@ -6,7 +6,7 @@ import numpy as np
 
 from jitonnx.kernels.parts.layouts import KeptAxis, UnaryBuffers
 from jitonnx.kernels.parts.sharing import units_per_task
-from jitonnx.kernels.spec import KernelSpec, Work
+from jitonnx.kernels.spec import KernelSpec, Work, only
 from jitonnx.support.records import dataclass
 from jitonnx.target import tuning
 
@@ -39,10 +39,7 @@ class SoftmaxSpec(KernelSpec):
     BUFFERS = UnaryBuffers
     SIZES = KeptAxis
     PRESCHEDULED = True
-
-    def __post_init__(self) -> None:
-        if self.kind not in KINDS or self.element not in ("float32", "float64"):
-            raise ValueError(f"no softmax kernel of kind {self.kind!r} for {self.element!r}")
+    ALLOWED = only(kind=KINDS, element=("float32", "float64"))
 
     def tasks(self, sizes: KeptAxis) -> int:
         outer, length, inner = sizes.outer, sizes.length, sizes.inner

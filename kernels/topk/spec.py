@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from jitonnx.emit.arguments import Arguments, Buffer, Size, result
+from jitonnx.emit.arguments import Arguments, Buffer, Size, computed, result
 from jitonnx.kernels.parts.sharing import units_per_task
 from jitonnx.kernels.parts.sizes import larger
-from jitonnx.kernels.spec import KernelSpec, Work
+from jitonnx.kernels.spec import KernelSpec, Work, only
 from jitonnx.support.records import dataclass
 
 ELEMENTS = (*(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)), "float32", "float64")
@@ -22,18 +22,15 @@ class TopKBuffers(Arguments):
     indices: Buffer = result()
 
 
-class TopKGiven(Arguments):
+class TopKSizes(Arguments):
     rows: Size
     length: Size
     k: Size
     x_row: Size
     values_row: Size
     indices_row: Size
-
-
-class TopKSizes(TopKGiven):
-    capacity: Size
-    one_by_one: Size
+    capacity: Size = computed()
+    one_by_one: Size = computed()
 
 
 @dataclass(frozen=True)
@@ -60,17 +57,14 @@ class TopKSpec(KernelSpec):
 
     BUFFERS = TopKBuffers
     SIZES = TopKSizes
-
-    def __post_init__(self) -> None:
-        if self.element not in ELEMENTS:
-            raise ValueError(f"no kernel for the largest of {self.element!r}")
+    ALLOWED = only(element=ELEMENTS)
 
     @property
     def record_bytes(self) -> int:
         """8, with 32 bits of key and of index; 16 where an element has 64 bits."""
         return 16 if np.dtype(self.element).itemsize == 8 else 8
 
-    def complete(self, sizes: TopKGiven) -> TopKSizes:
+    def complete(self, sizes: TopKSizes) -> TopKSizes:
         length, k = sizes.length, sizes.k
         capacity = larger(4 * k, _LEAST_CANDIDATES)
         capacity = capacity if 2 * capacity < length else length

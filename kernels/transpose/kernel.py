@@ -55,7 +55,9 @@ class _Kernel:
             steps = smaller(size.c_block, size.c_extent - first)
             source, target = source.at(first * size.c_source), target.at(first * size.c_target)
             bounds = [*self._bounds("a", a), *self._bounds("b", b)]
-            for mode, way in {COPY: self._runs, ELEMENTS: self._elements, FILL: self._fill}.items():
+            with code.if_then(size.mode.equals(COPY)):
+                self._runs(source, target, steps, *bounds)
+            for mode, way in {ELEMENTS: self._elements, FILL: self._fill}.items():
                 with code.if_then(size.mode.equals(mode)):
                     way(source, target, *bounds)
             with code.if_then(size.mode.equals(TILES)):
@@ -100,15 +102,21 @@ class _Kernel:
     # ------------------------------------------------------------ the ways
 
     def _runs(
-        self, source: Pointer, target: Pointer, a: SSAValue, a_stop: SSAValue, b: SSAValue, b_stop: SSAValue
+        self,
+        source: Pointer,
+        target: Pointer,
+        steps: SSAValue,
+        a: SSAValue,
+        a_stop: SSAValue,
+        b: SSAValue,
+        b_stop: SSAValue,
     ) -> None:
         """Both are contiguous along a."""
         code, size = self.code, self.size
 
         def each(copy: Copy) -> None:
-            with code.loop(b_stop, b) as row:
-                from_, to = source.at(row * size.b_source + a), target.at(row * size.b_target + a)
-                copy(to.as_bytes(), from_.as_bytes())
+            with self._each(steps, source, target) as (from_, to), code.loop(b_stop, b) as row:
+                copy(to.at(row * size.b_target + a).as_bytes(), from_.at(row * size.b_source + a).as_bytes())
 
         copy_runs(code, each, (a_stop - a) * self.itemsize, self.vector_bytes, streams=self.streams)
 

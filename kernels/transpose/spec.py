@@ -6,9 +6,9 @@ import operator
 from collections.abc import Sequence
 from math import prod
 
-from jitonnx.emit.arguments import Arguments, Buffer, Size, Sizes, by_name, each, result
+from jitonnx.emit.arguments import Arguments, Buffer, Size, Sizes, by_name, computed, each, result
 from jitonnx.kernels.parts.sizes import larger, smaller
-from jitonnx.kernels.spec import KernelSpec, Work
+from jitonnx.kernels.spec import ITEMSIZES, KernelSpec, Work, only
 from jitonnx.support.records import NamedTuple, dataclass
 from jitonnx.target import tuning
 
@@ -47,33 +47,30 @@ class TransposeBuffers(Arguments):
     target: Buffer = result()
 
 
-class TransposeGiven(Arguments):
+class TransposeSizes(Arguments):
     """Axes that are there, and their strides in elements."""
 
     extents: Sizes = each(MAX_RANK, fill=1)
     sources: Sizes = each(MAX_RANK, fill=0)
     targets: Sizes = each(MAX_RANK, fill=0)
-
-
-class TransposeSizes(TransposeGiven):
-    mode: Size
-    a_extent: Size
-    a_source: Size
-    a_target: Size
-    a_block: Size
-    b_extent: Size
-    b_source: Size
-    b_target: Size
-    b_block: Size
-    a_slack: Size
-    b_slack: Size
-    c_extent: Size
-    c_source: Size
-    c_target: Size
-    c_block: Size
-    outer_tasks: Size
-    outer_rank: Size
-    outer: Sizes = each((MAX_RANK - 1) * len(Axis._fields))
+    mode: Size = computed()
+    a_extent: Size = computed()
+    a_source: Size = computed()
+    a_target: Size = computed()
+    a_block: Size = computed()
+    b_extent: Size = computed()
+    b_source: Size = computed()
+    b_target: Size = computed()
+    b_block: Size = computed()
+    a_slack: Size = computed()
+    b_slack: Size = computed()
+    c_extent: Size = computed()
+    c_source: Size = computed()
+    c_target: Size = computed()
+    c_block: Size = computed()
+    outer_tasks: Size = computed()
+    outer_rank: Size = computed()
+    outer: Sizes = computed((MAX_RANK - 1) * len(Axis._fields))
 
 
 @dataclass(frozen=True)
@@ -81,7 +78,8 @@ class TransposeSpec(KernelSpec):
     """target[i, j, …] = source[i, j, …] for two tensors of one shape and any strides (0 and negative ones included).
 
     `complete` orders and merges the axes and finds the two inner ones: a (contiguous in target
-    where one is) and b (contiguous in source, or the longest left), and c, along which shuffles are repeated in a task.
+    where one is) and b (contiguous in source, or the longest left), and c, along which runs and shuffles are repeated
+    in a task.
     Task: a block of these, at one place of the others; along an axis with slack, blocks begin up to that many elements
     earlier, where lines of the cache do.
     """
@@ -101,14 +99,7 @@ class TransposeSpec(KernelSpec):
     BUFFERS = TransposeBuffers
     SIZES = TransposeSizes
     COMBINING = True
-
-    def __post_init__(self) -> None:
-        if self.itemsize not in (1, 2, 4, 8):
-            raise ValueError(f"no transposing copy for elements of {self.itemsize} bytes")
-        if self.interleaved not in (0, *INTERLEAVED):
-            raise ValueError(f"no transposing copy of {self.interleaved} interleaved elements")
-        if self.step not in (0, *STEPS):
-            raise ValueError(f"no transposing copy of elements {self.step} apart")
+    ALLOWED = only(itemsize=ITEMSIZES, interleaved=(0, *INTERLEAVED), step=(0, *STEPS))
 
     def arguments(
         self, shape: Sequence[int], source_strides: Sequence[int], target_strides: Sequence[int]
@@ -116,16 +107,16 @@ class TransposeSpec(KernelSpec):
         """The sizes for tensors of `shape`, strides in elements. ValueError for more than 8 axes."""
         if len(shape) > MAX_RANK:
             raise ValueError(f"a transposing copy has at most {MAX_RANK} axes, not {len(shape)}")
-        return self.complete(TransposeGiven(extents=shape, sources=source_strides, targets=target_strides))
+        return self.complete(TransposeSizes(extents=shape, sources=source_strides, targets=target_strides))
 
-    def complete(self, sizes: TransposeGiven) -> TransposeSizes:
+    def complete(self, sizes: TransposeSizes) -> TransposeSizes:
         triples = zip(sizes.extents, sizes.sources, sizes.targets, strict=True)
         mode, a, b, outer = self._plan([Axis(*triple) for triple in triples if triple[0] != 1])
         blocks = self._blocks(mode, a, b, prod([axis.extent for axis in outer]))
         c = _repeated(outer)
         outer = [axis for axis in outer if axis is not c]
         each_block = self.itemsize * smaller(a.extent, blocks[0]) * smaller(b.extent, blocks[1])
-        repeated = mode == STRIDED or (mode == TILES and self._by_shuffles(a, b))
+        repeated = mode in (COPY, STRIDED) or (mode == TILES and self._by_shuffles(a, b))
         return TransposeSizes.following(
             sizes,
             mode=mode,
@@ -204,8 +195,15 @@ def _plan(axes: Sequence[Axis], step: int) -> tuple[int, Axis, Axis, list[Axis]]
     else:
         mode, a = ELEMENTS, left[-1] if left else _NOTHING
     left = [axis for axis in left if axis is not a]
-    b = along_source[0] if mode == TILES else max(left, key=_extent, default=_NOTHING)
+    following = [axis for axis in left if mode == COPY and _follow(axis, a)]
+    b = along_source[0] if mode == TILES else max(following or left, key=_extent, default=_NOTHING)
     return mode, a, b, [axis for axis in left if axis is not b]
+
+
+def _follow(axis: Axis, run: Axis) -> bool:
+    """Whether short runs follow each other in the source along `axis`, so that a line is read at once."""
+    short = run.extent <= tuning.TRANSPOSE_SHORT_RUN
+    return short and axis.source == run.extent and axis.extent >= tuning.TRANSPOSE_REPEATED_EXTENT
 
 
 def _repeated(outer: Sequence[Axis]) -> Axis:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jitonnx.emit.arguments import Arguments, Buffer, Size, result
+from jitonnx.emit.arguments import Arguments, Buffer, Size, computed, result
 from jitonnx.kernels.parts.sizes import below, larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.support.records import dataclass
@@ -38,7 +38,7 @@ def _check(aggregate: str, leaves: str) -> None:
         raise ValueError(f"no kernel for the {aggregate} of {leaves} weights of leaves")
 
 
-class TreesGiven(Arguments):
+class TreesSizes(Arguments):
     rows: Size
     x_row: Size
     features: Size
@@ -46,12 +46,9 @@ class TreesGiven(Arguments):
     targets: Size
     depth: Size
     """Nodes on the longest way down."""
-
-
-class TreesSizes(TreesGiven):
-    piece: Size
+    piece: Size = computed()
     """Rows that pass all trees together."""
-    one_by_one: Size
+    one_by_one: Size = computed()
     """Whether rows do that alone."""
 
 
@@ -76,7 +73,7 @@ class _Spec(KernelSpec):
         """So many rows go down one by one."""
         return 8
 
-    def complete(self, sizes: TreesGiven) -> TreesSizes:
+    def complete(self, sizes: TreesSizes) -> TreesSizes:
         item = np.dtype(self.element).itemsize
         blocks = tuning.TREES_PIECE_BYTES // (BLOCK * item * larger(sizes.features, sizes.targets, 1))
         piece = BLOCK * smaller(larger(blocks, 1), tuning.TREES_PIECE_BLOCKS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jitonnx.emit.arguments import Arguments, Buffer, Size, result
-from jitonnx.kernels.spec import KernelSpec, Work
+from jitonnx.kernels.spec import ITEMSIZES, KernelSpec, Work, only
 from jitonnx.support.records import dataclass
 
 INFINITIES = {"float16": 0x7C00, "bfloat16": 0x7F80, "float": 0x7F800000, "double": 0x7FF0 << 48}
@@ -59,10 +59,7 @@ class UniqueSpec(KernelSpec):
 
     BUFFERS = UniqueBuffers
     SIZES = UniqueSizes
-
-    def __post_init__(self) -> None:
-        if self.element not in ITEM_BYTES or self.piece not in (0, 1, 2, 4, 8):
-            raise ValueError(f"no kernel for distinct {self.element!r}, moved by {self.piece} bytes")
+    ALLOWED = only(element=ITEM_BYTES, piece=(0, *ITEMSIZES))
 
     @property
     def record_bytes(self) -> int:

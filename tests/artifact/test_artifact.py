@@ -52,6 +52,21 @@ def run(source: Any, feeds: dict[str, np.ndarray]) -> np.ndarray:
 # ------------------------------------------------------------------------------------------------------- round trips
 
 
+@pytest.mark.parametrize("most_held", [3, 512])
+def test_files_are_written_by_spans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_held: int) -> None:
+    """Pieces that a span's end cuts, several times too, and what is skipped between them."""
+    monkeypatch.setattr(artifact_writer, "_SPAN_BYTES", 64)
+    monkeypatch.setattr(artifact_writer, "_MOST_HELD", most_held)
+    random, expected, pieces = np.random.default_rng(0), bytearray(), list[tuple[int, bytes]]()
+    for size, skipped in ((10, 0), (54, 0), (0, 3), (1, 60), (300, 5), (7, 0), (64, 63), (2, 1)):
+        expected += bytes(skipped)
+        pieces.append((len(expected), random.bytes(size)))
+        expected += pieces[-1][1]
+    with open(tmp_path / "file", "wb") as file:
+        artifact_writer._write(file.fileno(), pieces)
+    assert (tmp_path / "file").read_bytes() == expected
+
+
 def test_convolutions(cnn: Path) -> None:
     expected = run(small_cnn(), images())
     assert np.array_equal(run(cnn, images()), expected)

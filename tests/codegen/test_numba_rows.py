@@ -27,7 +27,7 @@ from jitonnx.kernels.normalization.spec import (
 from jitonnx.kernels.parts.layouts import KeptAxis, UnaryBuffers
 from jitonnx.kernels.reduction.spec import ARG_KINDS, FLOAT_KINDS, KINDS, ReductionSizes, ReductionSpec
 from jitonnx.kernels.softmax.spec import SoftmaxSpec
-from jitonnx.kernels.transpose.spec import TransposeBuffers, TransposeGiven, TransposeSpec
+from jitonnx.kernels.transpose.spec import TransposeBuffers, TransposeSizes, TransposeSpec
 from jitonnx.plan.calls import KernelCall, Stage
 from tests.codegen.numba_kernels import results, run, tensor
 
@@ -192,7 +192,7 @@ def test_copies(shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
     for dtype in (np.float32, np.float16, np.bool_):
         source = np.random.default_rng(0).integers(0, 100, shape).astype(dtype).transpose(axes)[::-1]
         target = np.zeros(source.shape, dtype)
-        sizes = TransposeGiven(
+        sizes = TransposeSizes(
             extents=source.shape,
             sources=[stride // source.itemsize for stride in source.strides],
             targets=[stride // target.itemsize for stride in target.strides],

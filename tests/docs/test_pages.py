@@ -24,8 +24,10 @@ from bench.decoder import decoder
 from docs.examples.train_digits import training_model
 from jitonnx.tools.cli import main
 from jitonnx.tools.demo import model_path
+from tests.genai.encoders import write_encoder
 from tests.genai.folders import SHAPE, write_folder
 from tests.genai.test_speech import tone, wav
+from tests.genai.vision_folders import picture, write_vision_folder
 from tests.genai.whisper import write_builders
 from tests.serve.test_serve import NAME as SERVED
 from tests.serve.test_serve import served
@@ -164,13 +166,19 @@ def test_the_first_hour(folder: Path) -> None:
 
 def test_language_models(folder: Path) -> None:
     write_folder(folder / "folder", decoder(SHAPE))
+    write_encoder(folder / "embedder")
+    write_encoder(folder / "reranker", classes=1)
     write_builders(folder / "whisper")
     (folder / "speech.wav").write_bytes(wav(tone(2.0)))
+    write_vision_folder(folder / "gemma-3-vision", "gemma3")
+    write_vision_folder(folder / "phi-3-vision", "phi3v")
+    (folder / "photo.jpg").write_bytes(picture(40, 30, "JPEG"))
     with served(jitonnx.genai.load("folder")) as address:
         page = [
             (language, text.replace("http://127.0.0.1:8000", address).replace('"FOLDER"', f'"{SERVED}"'))
             for language, text in blocks("docs/genai.md")
         ]
+        page = [(language, text.replace("max_length=4096", "max_length=2000")) for language, text in page]
         run_all("docs/genai.md", {"prompts": ["hello", "world of"], "openai": openai}, page)
 
 

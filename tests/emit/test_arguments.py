@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jitonnx.emit.arguments import Arguments, Buffer, Size, Sizes, by_name, each, record, rest, result
+from jitonnx.emit.arguments import Arguments, Buffer, Size, Sizes, by_name, computed, each, record, rest, result
 from jitonnx.kernels.gemm.spec import GemmBuffers, GemmSizes, GemmSpec
 from jitonnx.plan.calls import KernelCall
 
@@ -23,7 +23,7 @@ class Given(Arguments):
 
 
 class Completed(Given):
-    task_rows: Size
+    task_rows: Size = computed()
 
 
 GIVEN = Given(last=9, rows=4, strides=(7, 8), extents=[5, 6])
@@ -41,21 +41,23 @@ def test_values_lie_in_the_order_of_the_declaration() -> None:
 def test_a_subclass_has_the_places_of_its_base_in_front() -> None:
     completed = Completed.following(GIVEN, task_rows=3)
     assert completed == (*GIVEN, 3) and completed.task_rows == 3 and completed.strides == (7, 8)
-    assert Completed.base() is Given and Given.base() is Given
+    assert (Completed.WIDTH, Completed.GIVEN, Given.GIVEN) == (8, 7, 7)
 
 
-def test_a_group_has_names_that_records_begin_with() -> None:
-    class Rows(Arguments, group=True):
+def test_computed_values_lie_behind_the_given_ones() -> None:
+    class Rows(Arguments):
         rows: Size
+        tasks: Size = computed()
+        places: Sizes = computed(2)
 
-    class OfColumns(Rows):
-        columns: Size
-
-    class OfTasks(OfColumns):
-        tasks: Size
-
-    assert OfTasks.base() is OfColumns and OfColumns.base() is OfColumns and Rows.base() is Rows
-    assert OfTasks.following(OfColumns(rows=1, columns=2), tasks=3) == (1, 2, 3)
+    given = Rows(rows=1)
+    assert given == (1,) == Rows.make([1]) and given.is_given and given.named() == {"rows": 1}
+    complete = Rows.following(given, tasks=2, places=(3, 4))
+    assert complete == (1, 2, 3, 4) and complete.places == (3, 4) and not complete.is_given
+    with pytest.raises(TypeError, match="Bug: Rows: there is no tasks"):
+        Rows(rows=1, tasks=2)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="Bug: Rows has 4 values, and not 2"):
+        Rows.make([1, 2])
 
 
 def test_buffers_that_are_written() -> None:
@@ -73,7 +75,7 @@ def test_buffers_that_are_written() -> None:
 def test_names_that_do_not_match(given: dict[str, int], message: str) -> None:
     with pytest.raises(TypeError, match=f"Bug: Buffers: {message}"):
         Buffers(**given)
-    with pytest.raises(TypeError, match="Bug: Completed: rows is missing, task_rows is missing"):
+    with pytest.raises(TypeError, match="Bug: Completed: rows is missing"):
         Completed(**by_name("extents strides last", ((), (1, 2), 3)))
 
 
@@ -101,11 +103,12 @@ def test_the_last_name_may_be_of_all_that_is_left() -> None:
 def test_records_of_as_many_places_as_a_spec_says() -> None:
     loops = record("Loops", inputs=each(2), outputs=each(1, result=True))
     assert loops(inputs=[1, 2], outputs=[3]) == (1, 2, 3) and loops.results() == [2]  # type: ignore[call-arg]
-    assert record("Cut", loops, rows=None).following(loops.make([1, 2, 3]), rows=4).names()[-1] == "rows"
+    cut = record("Cut", loops, rows=computed())
+    assert cut.following(loops.make([1, 2, 3]), rows=4).names()[-1] == "rows"
 
 
 def test_calls_take_the_arguments_of_their_kernel() -> None:
     buffers = GemmBuffers(a=1, b=2, c=3)
-    message = "Bug: GemmSpec is called with GemmBuffers and GemmGiven, and not with GemmBuffers and GemmSizes"
+    message = "Bug: GemmSpec is called with GemmBuffers and 16 of GemmSizes, and not with 3 of GemmBuffers and 18"
     with pytest.raises(TypeError, match=message):
         KernelCall(GemmSpec((1,), (16,)), buffers, GemmSizes.make([0] * GemmSizes.WIDTH))

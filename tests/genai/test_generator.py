@@ -215,7 +215,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"do_sample": True, "top_k": 400}, r"top_k \(400\)"),
     ({"do_sample": True, "top_k": -1}, "top_k"),
     ({"do_sample": True, "temperature": -1.0}, "temperature"),
-    ({"num_beams": 3}, "beam search is not implemented"),
+    ({"num_beams": 3, "do_sample": True}, "cannot be drawn in a beam search"),
+    ({"num_beams": 0}, "num_beams"),
+    ({"num_beams": 3, "num_return_sequences": 4}, r"num_return_sequences \(4\) must be in \[1, 3\]"),
+    ({"num_beams": 3, "early_stopping": "never"}, "early_stopping is 'never'"),
     ({"top_q": 3}, "'top_q' is no search option"),
     ({"top_k": 2.5}, "whole number"),
     ({"do_sample": 1}, "True or False"),
@@ -356,7 +359,7 @@ def test_configurations_are_changed_by_programs(model_folder: Path) -> None:
 
 
 def test_what_is_not_there_says_so(model: ours.Model) -> None:
-    for refused in (ours.Images.open, model.create_multimodal_processor):
+    for refused in (ours.StreamingProcessor.open, model.create_multimodal_processor):
         with pytest.raises(NotImplementedError, match="not"):
             refused()
 

@@ -12,9 +12,9 @@ from jitonnx.emit import types
 from jitonnx.emit.arguments import by_name
 from jitonnx.kernels.attention.kernel import build
 from jitonnx.kernels.attention.spec import (
-    AttentionGiven,
+    AttentionSizes,
     AttentionSpec,
-    JoinGiven,
+    JoinSizes,
     JoinSpec,
     choose,
     most_spans,
@@ -92,7 +92,7 @@ def reference(p: Problem, spec: AttentionSpec) -> np.ndarray:
 _NO_MASK = np.broadcast_to(np.zeros(1, np.float32), (1, 1, 1, 1))
 
 
-def sizes_of(p: Problem, y: np.ndarray, k: np.ndarray, v: np.ndarray) -> AttentionGiven:
+def sizes_of(p: Problem, y: np.ndarray, k: np.ndarray, v: np.ndarray) -> AttentionSizes:
     """k and v: the operands as they lie."""
 
     def steps(names: str, a: np.ndarray) -> dict[str, int]:
@@ -100,7 +100,7 @@ def sizes_of(p: Problem, y: np.ndarray, k: np.ndarray, v: np.ndarray) -> Attenti
 
     batch, heads, queries, depth = p.q.shape
     value_depth = p.v.shape[3]
-    return AttentionGiven(
+    return AttentionSizes(
         **by_name("batch heads kv_heads queries keys", (batch, heads, p.k.shape[1], queries, p.k.shape[2])),
         **by_name("depth value_depth", (depth, value_depth)),
         **steps("q_batch q_head q_row", p.q),
@@ -135,8 +135,8 @@ def run(
     )
     if spec.most_spans > 1:
         join = JoinSpec(spec.shared, spec.most_spans, spec.natural, spec.empty_rows_zero)
-        given = {name: getattr(sizes, name) for name in JoinGiven._places}
-        joined = join.complete(JoinGiven(**given))
+        given = {name: getattr(sizes, name) for name in JoinSizes._given[0]}
+        joined = join.complete(JoinSizes(**given))
         compiled(join, target)([spans, y], joined, join.tasks(joined), 0, pieces)
     assert (wide[:, :, width:] == 7).all()
     return y

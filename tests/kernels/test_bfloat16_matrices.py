@@ -13,7 +13,7 @@ import pytest
 from jitonnx.kernels.bfloat16.spec import choose
 from jitonnx.kernels.bfloat16_matrices.kernel import build
 from jitonnx.kernels.bfloat16_matrices.spec import Bfloat16MatricesSpec, Bfloat16PackingSpec, choose_matrices
-from jitonnx.kernels.parts.amx_matrices import MatricesGiven, PackingSizes
+from jitonnx.kernels.parts.amx_matrices import AmxMatricesSizes, PackingSizes
 from jitonnx.kernels.parts.bfloat16 import rounded
 from tests.kernels.harness import Compiled
 from tests.kernels.test_bfloat16 import PRODUCTS, aligned, as_half
@@ -112,7 +112,7 @@ def product(
         memory, step, matrix = packing(w, spec.width, w_type, by_column, 0, 1), 0, spec.packed_bytes(k, n)
     y = np.full((outer, m, inner, n + 3), 77, np.float32 if result == "float32" else np.uint16)  # heads inside
     sizes = spec.complete(
-        MatricesGiven(
+        AmxMatricesSizes(
             **one_pixel(outer * inner, m, n, k),
             x_pixel=k + gap,
             y_pixel=inner * (n + 3),

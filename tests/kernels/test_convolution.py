@@ -21,7 +21,7 @@ from jitonnx.kernels.convolution.choose import choose_convolution, choose_transp
 from jitonnx.kernels.convolution.kernel import build
 from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK, ConvolutionShape, Problem
 from jitonnx.kernels.convolution.spec import (
-    DepthwiseGiven,
+    DepthwiseSizes,
     DepthwiseSpec,
     DirectSpec,
     GroupedSpec,
@@ -224,7 +224,7 @@ def _pack(case: Case, spec: KernelSpec, w: np.ndarray) -> np.ndarray:
 
 def _sizes(
     case: Case, spec: KernelSpec, x_strides: tuple[int, ...], y_strides: tuple[int, ...]
-) -> DepthwiseGiven | Problem:
+) -> DepthwiseSizes | Problem:
     """strides: by image, row, pixel and, but for y, where it is 1 if not given, channel."""
     shared = {
         **pixels((case.images, *case.size, case.channels), x_strides[:3], y_strides[:3]),
@@ -232,7 +232,7 @@ def _sizes(
         **by_name("pad_top pad_left", case.pads[:2]),
     }
     if isinstance(spec, DepthwiseSpec):
-        return DepthwiseGiven(**shared)
+        return DepthwiseSizes(**shared)
     return Problem(
         **shared,
         out_channels=case.outputs,

@@ -14,7 +14,7 @@ from jitonnx.emit.arguments import by_name
 from jitonnx.emit.ssa import at_least
 from jitonnx.kernels.convolution.choose import choose_depthwise_planes
 from jitonnx.kernels.convolution.kernel import build
-from jitonnx.kernels.convolution.spec import DepthwisePlanesGiven, DepthwisePlanesSpec
+from jitonnx.kernels.convolution.spec import DepthwisePlanesSizes, DepthwisePlanesSpec
 from tests.kernels.harness import Compiled
 from tests.kernels.layouts import planes_to_planes
 from tests.kernels.test_convolution import TARGETS, Case, reference
@@ -99,7 +99,7 @@ def check(case: Case, rows: int, target: str, epilogue: bool = True, special: bo
     y_buffer, y, y_strides = in_planes(np.zeros(expected.shape, np.float32), 3, 77)
     shape = (case.images, case.channels, *case.size)
     planes = planes_to_planes(shape, x_strides, (height, width), y_strides)
-    sizes = spec.complete(DepthwisePlanesGiven(**planes, **by_name("pad_top pad_left", case.pads[:2])))
+    sizes = spec.complete(DepthwisePlanesSizes(**planes, **by_name("pad_top pad_left", case.pads[:2])))
     assert len(sizes) == spec.size_count
     arguments = [*sizes, case.channels * height * width, height * width]
     results = []
@@ -136,7 +136,7 @@ def test_nothing_to_do() -> None:
     spec = DepthwisePlanesSpec((3, 3), (1, 1), (1, 1), 4)
     for images, channels, height, width in [(0, 3, 5, 5), (2, 0, 5, 5), (2, 3, 0, 5), (2, 3, 5, 0)]:
         planes = planes_to_planes((images, channels, 5, 5), (75, 25, 5), (height, width), (75, 25, 5))
-        sizes = spec.complete(DepthwisePlanesGiven(**planes, pad_top=1, pad_left=1))
+        sizes = spec.complete(DepthwisePlanesSizes(**planes, pad_top=1, pad_left=1))
         assert spec.tasks(sizes) == 0
 
 

@@ -27,5 +27,5 @@ def test_sizes_and_batches(dtype: type, lanes: int) -> None:
 
 
 def test_wrong_specs() -> None:
-    with pytest.raises(ValueError, match="determinants of int32"):
+    with pytest.raises(ValueError, match="element 'int32'"):
         DeterminantSpec("int32")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jitonnx.kernels.dynamic_quantization.kernel import build
-from jitonnx.kernels.dynamic_quantization.spec import PARTS_MOST, ExtremesSpec, QuantiseSpec, RowsGiven
+from jitonnx.kernels.dynamic_quantization.spec import PARTS_MOST, ExtremesSpec, QuantiseSpec, RowsSizes
 from jitonnx.ops.onnx.quantization import DynamicQuantizeLinear
 from jitonnx.target import tuning
 from tests.kernels.harness import Compiled
@@ -27,7 +27,7 @@ def run(x: np.ndarray, target: str, alone: bool, gap: int = 0) -> tuple[np.ndarr
     lies[:, :length] = x
     y = np.full((rows, length + gap), 77, np.uint8)
     scale, zero = np.zeros((), np.float32), np.zeros((), np.uint8)
-    given = RowsGiven(rows=rows, length=length, x_row=length + gap, y_row=length + gap)
+    given = RowsSizes(rows=rows, length=length, x_row=length + gap, y_row=length + gap)
     extremes = np.full((2, PARTS_MOST), np.inf, np.float32)
     if not alone:
         first = ExtremesSpec()

@@ -140,17 +140,20 @@ def test_gemm_tile_edges(cpu: str, asking: dict[str, Any]) -> None:
         np.testing.assert_array_equal(product(kernel, spec, guarded(a), b), a @ b, f"{m}x{n}x{k}")
 
 
+@pytest.mark.parametrize("joins_halves", [False, True])
 @pytest.mark.parametrize("epilogue", [None, bias_relu, bias_gelu])
 @pytest.mark.parametrize("cpu", CPUS)
-def test_gemm_half_vectors(cpu: str, epilogue: Any) -> None:
-    """Panels that end in half a vector, the last one and others: nothing behind a panel is written."""
+def test_gemm_half_vectors(cpu: str, epilogue: Any, joins_halves: bool) -> None:
+    """Panels that end in half a vector, the last one and others: nothing behind a panel is written. Also where the
+    halves of two rows are summed in one vector, of whose rows the last one is left over."""
     lanes = lanes_of(cpu)
     half = lanes // 2
     rng = np.random.default_rng(9)
     for widths in [(half,), (lanes + half,), (2 * lanes, lanes + half)]:
-        spec = GemmSpec((3, 1), widths)
+        spec = GemmSpec((3, 2) if joins_halves else (3, 1), widths, joins_halves=joins_halves)
         kernel = compiled(spec, cpu, lanes, epilogue)
-        for m, n, k in itertools.product((1, 4), range(1, 2 * widths[0] + 2), (1, 5)):
+        rows, depths = (2, 5) if joins_halves else (1, 4), (1, 5) if epilogue else (1, 2 * tuning.SUM_STEPS + 5)
+        for m, n, k in itertools.product(rows, range(1, 2 * widths[0] + 2), depths):
             a, b, bias = matrices(rng, 1, 1, m, k), matrices(rng, 1, 1, k, n), matrices(rng, n)
             others = (guarded(bias),) if epilogue else ()
             expected = a @ b
@@ -161,6 +164,19 @@ def test_gemm_half_vectors(cpu: str, epilogue: Any) -> None:
                 expected = x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))) / 2
             result = product(kernel, spec, guarded(a), b, *others)
             np.testing.assert_allclose(result, expected, 1e-6, 1e-6, err_msg=f"{widths}: {m}x{n}x{k}")
+
+
+@pytest.mark.parametrize("kind", ["float64", "float16", "bfloat16"])
+def test_gemm_joined_halves_of_other_numbers(kind: str) -> None:
+    """Of wider elements, and of a matrix that is widened as it is read."""
+    element = kind if kind == "float64" else "float32"
+    lanes = lanes_of("host", element)
+    spec = GemmSpec((5, 1), (lanes + lanes // 2,), element, b_stored="" if kind == element else kind, joins_halves=True)
+    kernel = compiled(spec, "host", lanes)
+    rng = np.random.default_rng(3)
+    for m, n in itertools.product((1, 5, 11), (1, lanes, lanes + 1, 2 * lanes, 3 * lanes)):
+        a, b = (matrices(rng, 1, 1, *shape).astype(element) for shape in ((m, 7), (7, n)))
+        np.testing.assert_array_equal(product(kernel, spec, guarded(a), b), a @ b, f"{m}x{n}")
 
 
 @pytest.mark.parametrize("cpu", CPUS)
@@ -489,7 +505,7 @@ def test_pack_b() -> None:
     np.testing.assert_array_equal(packed[1, 16:].reshape(2, 4), np.pad(b[1, :, 8:], ((0, 0), (0, 1))))
 
 
-@pytest.mark.parametrize("cpu", [*CPUS, "neoverse-n1"])
+@pytest.mark.parametrize("cpu", [*CPUS, "znver5", "neoverse-n1"])
 @pytest.mark.parametrize("shape", [(128, 768), (196, 256), (784, 24), (3136, 64), (None, 768), (5, 40), (100, 16)])
 def test_gemm_tiles_stay_in_registers(cpu: str, shape: tuple[int | None, int]) -> None:
     """The loops over k hold multiply-adds of full vectors, on x86 those of two steps, and nothing from the stack."""
@@ -497,8 +513,10 @@ def test_gemm_tiles_stay_in_registers(cpu: str, shape: tuple[int | None, int]) -
     spec = choose_gemm(GemmExtents(*shape, 256), target)
     loops = multiplying_loops(assembly(build(spec, target.lanes(4)), target, spec.prescheduled), target)
     vectors, part = divmod(spec.widths[0], target.lanes(4))
-    sums = spec.rows[0] * vectors
-    assert max(loop.multiply_adds for loop in loops) == sums * steps_of_round(target.architecture, sums, whole=not part)
+    sums, whole = spec.rows[0] * vectors, not part
+    if part and spec.joins_halves:
+        sums, whole = sums + spec.rows[0] // 2, spec.rows[0] % 2 == 0
+    assert max(loop.multiply_adds for loop in loops) == sums * steps_of_round(target.architecture, sums, whole=whole)
     for loop in loops:
         assert not loop.stack_accesses, loop.text
         if target.on_arm:  # multiplications by an element, which is loaded alone

@@ -11,7 +11,7 @@ import pytest
 
 from jitonnx.kernels.integer_matrices_amx.kernel import build
 from jitonnx.kernels.integer_matrices_amx.spec import IntegerMatricesAmxSpec, IntegerPackingSpec, choose_tile_matrices
-from jitonnx.kernels.parts.amx_matrices import MatricesGiven, PackingSizes
+from jitonnx.kernels.parts.amx_matrices import AmxMatricesSizes, PackingSizes
 from jitonnx.target.machine import host
 from tests.kernels.harness import Compiled
 from tests.kernels.test_bfloat16 import aligned
@@ -71,7 +71,7 @@ def product(
     right, matrix = (lies, k * n) if packs else (packing(spec, b, lies, pieces), spec.packed_bytes(k, n))
     c = np.full((outer, m, inner, n + 3), 77, np.int32)
     sizes = spec.complete(
-        MatricesGiven(
+        AmxMatricesSizes(
             **one_pixel(outer * inner, m, n, k),
             x_pixel=k + gap,
             y_pixel=inner * (n + 3),

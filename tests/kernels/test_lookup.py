@@ -7,7 +7,7 @@ import pytest
 
 from bench.inner_loops import innermost_loops
 from jitonnx.kernels.lookup.kernel import build
-from jitonnx.kernels.lookup.spec import LookupGiven, LookupSpec
+from jitonnx.kernels.lookup.spec import LookupSizes, LookupSpec
 from jitonnx.target.machine import host
 from tests.kernels.harness import Compiled, assembly
 from tests.targets import named
@@ -24,7 +24,7 @@ def test_lookup(target: str) -> None:
         x = random.integers(0, 256, (rows, length + gap)).astype(np.uint8)
         x.reshape(-1)[:256] = np.arange(min(256, x.size))
         y = np.full((rows, length + 2), 77, np.uint8)
-        sizes = spec.complete(LookupGiven(rows=rows, length=length, x_row=length + gap, y_row=length + 2))
+        sizes = spec.complete(LookupSizes(rows=rows, length=length, x_row=length + gap, y_row=length + 2))
         kernel([x, table, y], sizes, spec.tasks(sizes), pieces=2)
         np.testing.assert_array_equal(y[:, :length], table[x[:, :length]])
         assert (y[:, length:] == 77).all()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from jitonnx.emit.arguments import by_name
 from jitonnx.kernels.convolution.choose import choose_narrow
 from jitonnx.kernels.convolution.kernel import build
-from jitonnx.kernels.convolution.narrow_spec import NarrowGiven, NarrowSpec
+from jitonnx.kernels.convolution.narrow_spec import NarrowSizes, NarrowSpec
 from jitonnx.kernels.convolution.problem import ConvolutionShape
 from tests.kernels.harness import Compiled
 from tests.kernels.test_convolution import GUARD, TARGETS, Case, reference
@@ -78,7 +78,7 @@ def check(case: Case, spec: NarrowSpec, target: str, seed: int = 0) -> None:
         row, image = case.size[1] * pixel, case.size[0] * case.size[1] * pixel
     y_buffer, y, y_strides = in_planes(np.zeros(expected.shape, np.float32), 3, 77)
     sizes = spec.complete(
-        NarrowGiven(
+        NarrowSizes(
             images=case.images,
             groups=case.groups,
             channels=case.channels // case.groups,
@@ -161,9 +161,9 @@ def test_blocks_of_rows_and_columns() -> None:
 
 def test_nothing_to_do() -> None:
     spec = spec_of(CASES[0], "host", planes=True, block=3, rows=2, vectors=2)
-    given = dict.fromkeys(NarrowGiven._places, 1)
+    given = dict.fromkeys(NarrowSizes._given[0], 1)
     for name in ("images", "out_height", "out_width"):
-        assert spec.tasks(spec.complete(NarrowGiven(**{**given, name: 0}))) == 0
+        assert spec.tasks(spec.complete(NarrowSizes(**{**given, name: 0}))) == 0
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from jitonnx.kernels.nbits.kernel import build
 from jitonnx.kernels.nbits.spec import (
     BITS,
     GROUP_ROWS,
-    NBitsGiven,
+    NBitsSizes,
     NBitsSpec,
     RowsSizes,
     RowsSpec,
@@ -64,7 +64,7 @@ def multiplied(spec: NBitsSpec, target: str, a: np.ndarray, q: np.ndarray, s: np
     given = RowsSizes(m=m, k=k, a_row=k + 3)
     compiled(rows, target)([apart, left, factors], given, rows.tasks(given))
     y = np.full((m, n + 5), 9, np.float32)
-    sizes = spec.complete(NBitsGiven(m=m, n=n, k=k, a_row=k + 3, y_row=n + 5))
+    sizes = spec.complete(NBitsSizes(m=m, n=n, k=k, a_row=k + 3, y_row=n + 5))
     buffers = [apart, left, factors, spec.pack_numbers(q), spec.pack_scales(s), spec.pack_blocks(z), y]
     compiled(spec, target)(buffers, sizes, spec.tasks(sizes), spec.scratch_bytes(sizes), pieces=3)
     assert (y[:, n:] == 9).all()

@@ -14,7 +14,7 @@ from jitonnx.emit.arguments import by_name
 from jitonnx.emit.simd import convert
 from jitonnx.emit.ssa import at_least
 from jitonnx.kernels.pooling.kernel import build
-from jitonnx.kernels.pooling.spec import PoolPlanesGiven, PoolPlanesSpec, PoolSpec, choose, choose_planes
+from jitonnx.kernels.pooling.spec import PoolPlanesSizes, PoolPlanesSpec, PoolSpec, choose, choose_planes
 from jitonnx.target.machine import host
 from tests.kernels.guarded import guarded
 from tests.kernels.harness import Compiled
@@ -82,9 +82,9 @@ def example(case: Case, gap: int) -> tuple[np.ndarray, np.ndarray]:
     return x, y
 
 
-def given(case: Case, x_steps: Sequence[int], y_steps: Sequence[int]) -> PoolPlanesGiven:
+def given(case: Case, x_steps: Sequence[int], y_steps: Sequence[int]) -> PoolPlanesSizes:
     """The sizes of a call. steps: by image, channel and row."""
-    return PoolPlanesGiven(
+    return PoolPlanesSizes(
         **planes_to_planes(case.shape, x_steps, case.output, y_steps),
         **by_name("kernel_height kernel_width", case.kernel),
         stride_height=case.strides[0],

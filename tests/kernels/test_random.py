@@ -57,7 +57,7 @@ def test_draws_are_numbered() -> None:
 
 
 def test_wrong_specs() -> None:
-    with pytest.raises(ValueError, match="poisson numbers"):
+    with pytest.raises(ValueError, match="kind 'poisson'"):
         RandomSpec("poisson")
-    with pytest.raises(ValueError, match="of float16"):
+    with pytest.raises(ValueError, match="element 'float16'"):
         RandomSpec("normal", "float16")

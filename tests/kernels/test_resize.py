@@ -17,10 +17,10 @@ from jitonnx.emit.simd import convert
 from jitonnx.ir.computation.resampling import axis_table
 from jitonnx.kernels.resize.kernel import build
 from jitonnx.kernels.resize.spec import (
-    RepeatPlanesGiven,
+    RepeatPlanesSizes,
     RepeatPlanesSpec,
     ResizeAxisSpec,
-    ResizePlanesGiven,
+    ResizePlanesSizes,
     ResizePlanesSpec,
     ResizeSizes,
     ResizeSpec,
@@ -215,7 +215,7 @@ def resize_planes(
     if windows is None:
         return None
     of_x, of_y = ([step // 4 for step in array.strides[:3]] for array in (x, wide))
-    sizes = spec.complete(ResizePlanesGiven(**planes_to_planes(x.shape, of_x, (height, width), of_y)))
+    sizes = spec.complete(ResizePlanesSizes(**planes_to_planes(x.shape, of_x, (height, width), of_y)))
     assert len(sizes) == spec.size_count
     results = []
     for pieces in (1, 3):
@@ -279,9 +279,9 @@ def test_repeated_pixels(down: int, across: int, dtype: type, lanes: int) -> Non
         x = wide[:, :, 1:, 2:]  # up to the end of memory
         y = np.zeros((images, channels, height * down, width * across), dtype)
         strides = [step // x.itemsize for step in wide.strides[:3]]
-        sizes = spec.complete(RepeatPlanesGiven(**planes((images, channels, height, width), strides), down=down))
+        sizes = spec.complete(RepeatPlanesSizes(**planes((images, channels, height, width), strides), down=down))
         memory = guarded(wide).reshape(-1)[wide.shape[3] + 2 :]
         compiled(spec, lanes)([memory, y], sizes, spec.tasks(sizes), pieces=3)
         np.testing.assert_array_equal(y, x.repeat(down, 2).repeat(across, 3))
-    nothing = RepeatPlanesGiven(**planes((2, 0, 3, 4), (0, 0, 0)), down=down)
+    nothing = RepeatPlanesSizes(**planes((2, 0, 3, 4), (0, 0, 0)), down=down)
     assert spec.tasks(spec.complete(nothing)) == 0

@@ -143,7 +143,7 @@ def test_nothing_to_do_and_wrong_specs() -> None:
     check(np.zeros((3, 0, 2), np.float32).T, np.zeros((2, 0, 3), np.float32), host().lanes(4))
     with pytest.raises(ValueError, match="at most 8 axes"):
         TransposeSpec(4).arguments([1] * 9, [1] * 9, [1] * 9)
-    with pytest.raises(ValueError, match="16 bytes"):
+    with pytest.raises(ValueError, match="itemsize 16"):
         TransposeSpec(16)
 
 

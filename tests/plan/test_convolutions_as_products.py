@@ -85,6 +85,37 @@ def test_pointwise_of_an_unknown_size() -> None:
         check(data, (2, 20, height, width), (1, 12, 1, 1))
 
 
+PATCHES: tuple[tuple[tuple[int | str, ...], tuple[int, ...], int, dict[str, list[int]], list[str]], ...] = (
+    ((1, 3, 32, 48), (16, 16), 24, {}, ["copy", "gemm"]),
+    ((2, 3, 33, 47), (4, 9), 17, {}, ["copy", "gemm"]),
+    ((1, 5, 12, 40), (1, 8), 17, {"dilations": [3, 1]}, ["copy", "gemm"]),
+    ((2, 3, 50), (11,), 9, {}, ["copy", "gemm"]),
+    ((2, 3, 4, 20, 33), (2, 10, 16), 13, {}, ["copy", "gemm"]),
+    (("n", 3, "h", "w"), (8, 8), 20, {}, ["copy", "gemm"]),
+    ((1, 3, 32, 48), (16, 16), 24, {"pads": [0, 0, 1, 0]}, ["convolution"]),
+    ((1, 3, 32, 48), (16, 16), 24, {"strides": [16, 15]}, ["convolution"]),
+    ((1, 6, 32, 48), (16, 16), 24, {"group": 2}, ["copy", "convolution"]),
+    ((1, 3, 12, 16), (4, 4), 24, {}, ["convolution"]),
+)
+"""The image, kernel and strides, output channels, other attributes, and what the kernels' labels begin with."""
+
+
+@pytest.mark.parametrize(("shape", "kernel", "outputs", "options", "kernels"), PATCHES, ids=str)
+def test_patches(
+    shape: tuple[int | str, ...], kernel: tuple[int, ...], outputs: int, options: dict[str, object], kernels: list[str]
+) -> None:
+    """Windows side by side whose rows are long are the rows of a product."""
+    channels = int(shape[1]) // int(str(options.get("group", 1)))
+    weights = np.random.default_rng(2).normal(size=(outputs, channels, *kernel)).astype(np.float32)
+    result = (1, outputs, *[1] * len(kernel))
+    data = model("Conv", shape, weights, result, **{"strides": kernel, **options})
+    labelled = labels(data)
+    assert labelled[: len(kernels)] == kernels
+    assert set(labelled[len(kernels) :]) <= {"copy"}  # to planes, in which the graph's output lies
+    for sizes in ((2, 3, 17, 29), (1, 3, 8, 8), (3, 3, 70, 90)) if "n" in shape else (shape,):
+        check(data, [int(size) for size in sizes], result)
+
+
 def between(node: object, shape: Sequence[int | str], given: dict[str, np.ndarray]) -> bytes:
     """The node, from "a" to "b", between convolutions with "first" and "last"; "c" is relu("a")."""
     nodes = [

@@ -76,10 +76,11 @@ def client(address: str) -> Any:
 
 def test_chats(model: ours.LanguageModel, client: Any) -> None:
     messages = [
-        {"role": "system", "content": "be short"},
+        {"role": "developer", "content": "be short"},
         {"role": "user", "content": [{"type": "text", "text": "hi"}]},
     ]
     made = client.chat.completions.create(model=NAME, messages=messages, max_tokens=9)
+    messages[0]["role"] = "system"
     flat = [messages[0], {"role": "user", "content": "hi"}]
     assert made.choices[0].message.content == model.generate(flat, max_new_tokens=9)  # type: ignore[arg-type]
     assert made.choices[0].message.role == "assistant" and made.choices[0].finish_reason == "length"
@@ -149,6 +150,100 @@ def test_answers_of_a_schema(client: Any) -> None:
     assert made.choices[0].finish_reason == "stop"
 
 
+def test_probabilities(model: ours.LanguageModel, client: Any) -> None:
+    """Of each token, and of the most probable ones, as the logits say before anything changes them."""
+    tokens = model.tokenizer.encode("hello")
+    options: dict[str, Any] = {"model": NAME, "max_tokens": 5, "logit_bias": {"7": 100}}
+    made = client.completions.create(prompt=tokens.tolist(), logprobs=3, **options).choices[0]
+    chat = client.chat.completions.create(messages=HELLO, logprobs=True, top_logprobs=2, **options).choices[0]
+    generator = ours.Generator(model.model, ours.GeneratorParams(model.model))
+    generator.append_tokens(tokens)
+    for place in range(5):
+        logits = generator.get_logits()[0, 0].astype(np.float64)
+        expected = logits - logits.max() - np.log(np.exp(logits - logits.max()).sum())
+        assert abs(made.logprobs.token_logprobs[place] - expected[7]) < 1e-4
+        most = np.sort(expected)[::-1][:3]
+        np.testing.assert_allclose(list(made.logprobs.top_logprobs[place].values()), most, atol=1e-4)
+        generator.append_tokens([7])
+    text = model.tokenizer.token_text(7)
+    assert made.logprobs.tokens == [text] * 5 and made.text == 5 * text
+    assert made.logprobs.text_offset == [place * len(text) for place in range(5)]
+    assert [one.token for one in chat.logprobs.content] == [text] * 5
+    assert all(len(one.top_logprobs) == 2 and bytes(one.bytes).decode() == text for one in chat.logprobs.content)
+    pieces = list(client.chat.completions.create(messages=HELLO, logprobs=True, stream=True, **options))
+    streamed = [one for piece in pieces if piece.choices[0].logprobs for one in piece.choices[0].logprobs.content]
+    assert [one.logprob for one in streamed] == [one.logprob for one in chat.logprobs.content]
+
+
+def test_penalties(model: ours.LanguageModel, client: Any) -> None:
+    """What an answer holds is less probable in it, by how often it is there, whatever the prompt holds."""
+    options: dict[str, Any] = {"model": NAME, "max_tokens": 12, "logprobs": 0}
+    liked = {"logit_bias": {"7": 100, "8": 99.5}}
+    text = {token: model.tokenizer.token_text(token) for token in (7, 8)}
+    prompt = [7, 7, 7, 8]
+    once = client.completions.create(prompt=prompt, presence_penalty=50, **liked, **options).choices[0].logprobs.tokens
+    assert once == [text[7], text[8], *[text[7]] * 10]
+    turns = client.completions.create(prompt=prompt, frequency_penalty=50, **liked, **options).choices[0].logprobs
+    assert turns.tokens[:4] == [text[7], text[8], text[7], text[8]]
+
+
+TOOLS: Any = [
+    {
+        "type": "function",
+        "function": {
+            "name": name,
+            "parameters": {
+                "type": "object",
+                "properties": {"city": {"enum": ["Bern", "Oslo"]}},
+                "required": ["city"],
+                "additionalProperties": False,
+            },
+        },
+    }
+    for name in ("weather", "population")
+]
+
+
+@pytest.fixture(scope="module")
+def with_tools(language_model: ModelProto, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A client of a model whose template has tools."""
+    folder = write_folder(tmp_path_factory.mktemp("tools"), language_model)
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    calls = "{% for call in message.tool_calls or [] %}<tool_call>{{ call.function.arguments.city }}{% endfor %}"
+    config["chat_template"] = (
+        "{{ more }}{% for tool in tools or [] %}{{ tool.function.name }}{% endfor %}"
+        "{% for message in messages %}<|{{ message.role }}|>{{ message.content }}" + calls + "{% endfor %}"
+    )
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    with served(ours.load(folder)) as address:
+        yield client_of(address)
+
+
+def test_calls_of_tools(with_tools: Any) -> None:
+    pytest.importorskip("llguidance")
+    options: dict[str, Any] = {"model": NAME, "messages": HELLO, "tools": TOOLS, "max_tokens": 150}
+    named = {"type": "function", "function": {"name": "population"}}
+    for choice, names in (("required", {"weather", "population"}), (named, {"population"})):
+        made = with_tools.chat.completions.create(tool_choice=choice, **options).choices[0]
+        (call,) = made.message.tool_calls
+        assert made.finish_reason == "tool_calls" and made.message.content is None and call.type == "function"
+        assert call.function.name in names and json.loads(call.function.arguments)["city"] in ("Bern", "Oslo")
+        pieces = list(with_tools.chat.completions.create(tool_choice=choice, stream=True, **options))
+        (streamed,) = [one for piece in pieces for one in piece.choices[0].delta.tool_calls or []]
+        assert streamed.index == 0 and streamed.function.model_dump() == call.function.model_dump()
+        assert pieces[-1].choices[0].finish_reason == "tool_calls"
+    # The model, which knows of no tools, is free to answer otherwise; results of calls are a part of the chat.
+    result = {"role": "tool", "tool_call_id": call.id, "content": "9"}
+    told = with_tools.chat.completions.create(
+        model=NAME, messages=HELLO, max_tokens=1, extra_body={"chat_template_kwargs": {"more": "hello " * 20}}
+    )
+    assert told.usage.prompt_tokens > 20
+    options["messages"] = [*HELLO, made.message.model_dump(exclude_none=True), result]
+    for choice in ("auto", "none"):
+        made = with_tools.chat.completions.create(tool_choice=choice, **options).choices[0]
+        assert made.message.content and not made.message.tool_calls
+
+
 def test_models_health_and_metrics(address: str, client: Any) -> None:
     assert [one.id for one in client.models.list()] == [NAME] and client.models.retrieve(NAME).id == NAME
     assert httpx.get(f"{address}/health").json() == {"status": "ok", "running": 0, "waiting": 0}
@@ -177,10 +272,20 @@ def metric(address: str, name: str) -> float:
         (400, "max_tokens", {"max_tokens": 0}),
         (400, "n", {"n": 1000}),
         (400, "stop", {"stop": [""]}),
-        (400, "logprobs", {"logprobs": True}),
+        (400, "top_logprobs", {"logprobs": True, "top_logprobs": 21}),
+        (400, "top_logprobs", {"top_logprobs": 2}),
+        (400, "logit_bias", {"logit_bias": {"x": 1}}),
+        (400, None, {"logit_bias": {"300": 1}}),
         (400, "nonsense", {"extra_body": {"nonsense": 1}}),
         (400, "response_format", {"response_format": {"type": "xml"}}),
-        (400, "tools", {"tools": [{"type": "function", "function": {"name": "f"}}]}),
+        (
+            400,
+            "tools",
+            {"tools": [{"type": "function", "function": {"name": "f"}}]},
+        ),
+        (400, "tools", {"tools": [{"type": "function", "function": {}}]}),
+        (400, "tool_choice", {"tool_choice": "required"}),
+        (400, "messages", {"messages": [{"role": "assistant", "tool_calls": [{"function": {"arguments": "{"}}]}]}),
         (400, None, {"messages": [{"role": "user", "content": "hello " * 300}]}),
     ],
     ids=str,
@@ -325,6 +430,7 @@ def test_answers_end_with_the_server(model: ours.LanguageModel) -> None:
     """Those that its time does not suffice for; what is asked behind that is refused."""
     from jitonnx.serve.metrics import Metrics
     from jitonnx.serve.protocol import ApiError, Asked
+    from jitonnx.serve.reading import Generated
     from jitonnx.serve.worker import Finished, Worker
 
     async def ask() -> Finished:
@@ -332,7 +438,7 @@ def test_answers_end_with_the_server(model: ours.LanguageModel) -> None:
         worker.start()
         prompt = np.array([5, 6], np.int32)
         answers = [await worker.begin(prompt, Asked([prompt]), None) for _ in range(2)]
-        assert isinstance(await answers[0].next(), int)
+        assert isinstance(await answers[0].next(), Generated)
         with pytest.raises(ApiError, match="1 requests wait already"):
             await worker.begin(prompt, Asked([prompt]), None)
         await asyncio.to_thread(worker.stop)

@@ -467,14 +467,27 @@ def test_providers_that_are_not_here() -> None:
         InferenceSession(models.relu_add(), providers="Cpu")
     with pytest.warns(UserWarning, match="Duplicate provider"):
         InferenceSession(models.relu_add(), providers=[cpu, cpu])
-    with pytest.raises(ValueError, match="same length"):
-        InferenceSession(models.relu_add(), providers=[cpu], provider_options=[{}, {}])
-    with pytest.raises(ValueError, match="a sequence of dicts"):
-        InferenceSession(models.relu_add(), providers=[cpu], provider_options=["x"])
-    with pytest.warns(UserWarning, match="Only string values"):
-        InferenceSession(models.relu_add(), providers=[(cpu, {})], provider_options=[{}])
-    with pytest.raises(ValueError, match="pairs of a name and a dict"):
-        InferenceSession(models.relu_add(), providers=[["CPUExecutionProvider", 3]])
+
+
+@pytest.mark.parametrize(
+    ("providers", "provider_options", "text"),
+    [
+        (["CPUExecutionProvider"], [], "same length"),  # as diffusers' pipelines give them
+        (["CPUExecutionProvider"], [{}, {}], "same length"),
+        (["CPUExecutionProvider"], ["x"], "a sequence of dicts"),
+        ([("CPUExecutionProvider", {})], [{}], "Only string values"),
+        ([["CPUExecutionProvider", 3]], None, "pairs of a name and a dict"),
+    ],
+)
+def test_wrong_providers(providers: Any, provider_options: Any, text: str) -> None:
+    """A session falls back to the CPU's with a warning, unless it is told not to."""
+    with pytest.warns(UserWarning, match=text):
+        session = InferenceSession(models.relu_add(), providers=providers, provider_options=provider_options)
+    assert session.get_providers() == ["CPUExecutionProvider"]
+    with pytest.raises(ValueError, match=text):
+        session.set_providers(providers, provider_options)
+    with pytest.raises(ValueError, match=text):
+        InferenceSession(models.relu_add(), providers=providers, provider_options=provider_options, enable_fallback=0)
 
 
 # ------------------------------------------------------------------------------------------------ profiles

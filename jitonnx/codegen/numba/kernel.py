@@ -41,7 +41,7 @@ class KernelWriter:
         """Whether all sizes are numbers."""
         record = call.spec.SIZES
         if self.fixed:
-            completed = call.spec.complete(type(call.sizes).make(given))
+            completed = call.spec.complete(call.sizes)
             self.sizes: Any = completed
             self.tasks: int | None = call.spec.tasks(completed)
         else:

@@ -177,7 +177,8 @@ class GroupQueryAttention(Operator):
     included. softcap c: c * tanh(score / c). smooth_softmax and head_sink add exp(0) or exp(sink[head]) to the sum that
     weights are divided by.
 
-    With k_quant_type and v_quant_type caches are integers, int8 or, with a kv_cache_bit_width of 4, two a byte (their
+    Caches may be of another floating-point type than the rest: rows are rounded to it as they are added. With
+    k_quant_type and v_quant_type they are integers, int8 or, with a kv_cache_bit_width of 4, two a byte (their
     rows then have H / 2 bytes), and new rows are quantised as they are added. PER_TENSOR: k_scale and v_scale have one
     element; PER_CHANNEL: kv_num_heads * H.
 
@@ -380,6 +381,9 @@ class GroupQueryAttention(Operator):
         quantized = self._quantized()
         if quantized:
             k, v = (cache.quantized(x, scale) for cache, x, scale in zip(quantized, (k, v), scales, strict=True))
+        elif given.past_key is not None:
+            with np.errstate(over="ignore"):
+                k, v = k.astype(given.past_key.dtype), v.astype(given.past_value.dtype)
         first, window = before, self.local_window_size  # where rows that are seen begin to be new
         if self.sliding_window_cache:
             first = np.minimum(before, window - 1)
@@ -457,6 +461,8 @@ class GroupQueryAttention(Operator):
             keys, values = quantized
             k, v = keys.lower_quantized(to, k, given.key_scale), values.lower_quantized(to, v, given.value_scale)
             q = keys.lower_queries(to, q, given.key_scale)
+        elif given.past_key is not None:
+            k, v = to.cast(k, given.past_key.dtype), to.cast(v, given.past_value.dtype)
         window, seen = self.local_window_size, []
         count = seen_rows(window, steps, total) if self.sliding_window_cache else total
         for past, new in ((given.past_key, k), (given.past_value, v)):

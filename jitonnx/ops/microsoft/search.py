@@ -15,7 +15,6 @@ from jitonnx.ir.operator import InferenceError, Operator, internal
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType, Type
 from jitonnx.ops.microsoft.search_scores import (
-    Hypotheses,
     MinimalStandard,
     Rules,
     Timestamps,
@@ -23,6 +22,7 @@ from jitonnx.ops.microsoft.search_scores import (
     log_softmax,
 )
 from jitonnx.ops.onnx.control_flow import Body
+from jitonnx.support.hypotheses import Hypotheses
 
 GPT, T5, WHISPER = 0, 1, 2
 """model_type: a decoder alone; an encoder of tokens; an encoder of sound."""
@@ -286,7 +286,7 @@ class _Beams(_Search):
         for number, each in enumerate(found):
             if not each.done:
                 for row in range(number * beams, (number + 1) * beams):
-                    each.add(sequences[row], totals[row])
+                    each.add(sequences[row], totals[row], sequences.shape[1])
             for place, (score, sequence) in enumerate(each.best(returned)):
                 result[number, place, : len(sequence)] = sequence
                 best[number, place] = score
@@ -313,7 +313,7 @@ class _Beams(_Search):
                 row, total = number * beams + beam, sums[number, rank]
                 if token == self.eos_token_id:
                     if rank < beams:
-                        each.add(sequences[row], total)
+                        each.add(sequences[row], total, sequences.shape[1])
                     continue
                 rows[number, taken], tokens[number, taken], totals[number, taken] = row, token, total
                 taken += 1

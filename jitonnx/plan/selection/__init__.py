@@ -1,7 +1,8 @@
 """Kernel selection: computations to kernel calls, by one function each, found by the computation's type.
 
-This is the only place that knows which computation is done by which kernels. A function gets the planner, the group and
-its anchor statement, and adds calls to the plan; UnplannableError where no kernel fits.
+This is the only place that knows which computation is done by which kernels. A function gets the planner, the group,
+its anchor's computation and, one by one, the operands of that, and adds calls to the plan; UnplannableError where no
+kernel fits.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from jitonnx.emit.arguments import by_name
 from jitonnx.ir.dims import DimLike, concrete, integers, known, usual
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
-from jitonnx.kernels.parts.amx_matrices import MatricesGiven, PackingSizes
+from jitonnx.kernels.parts.amx_matrices import AmxMatricesSizes, PackingSizes
 from jitonnx.kernels.parts.amx_products import RowsWay
 from jitonnx.kernels.parts.layouts import UnaryBuffers
 from jitonnx.kernels.spec import KernelSpec
@@ -44,7 +44,6 @@ class ComputedProduct:
     @classmethod
     def of(cls, planner: Planner, group: Group, left: Value, right: Value) -> ComputedProduct:
         """That of a group's anchor, whose result is placed; operands are copied where they have to be."""
-        assert group.output is not None
         out = planner.place(group.output, tuple(range(len(group.output.shape))), strict=True)
         (*batch, m, n), k = out.shape, left.shape[-1]
         a, b = planner.unit_inner(left), planner.tensor(right)
@@ -87,10 +86,10 @@ class ComputedProduct:
         lines = known(self.shape.a_batch) and not any(stride % step for stride in integers(self.shape.a_batch))
         return way_of_rows(self.a, self.shape.a_row, step, as_taken=as_taken) if lines else "copied"
 
-    def given(self, w_batch: tuple[DimLike, DimLike]) -> MatricesGiven:
+    def given(self, w_batch: tuple[DimLike, DimLike]) -> AmxMatricesSizes:
         """The kernel's sizes. w_batch: what is between right matrices along both loops."""
         shape, (m, n, k) = self.shape, self.extents
-        return MatricesGiven(
+        return AmxMatricesSizes(
             **rows_as_windows(m, n, k, shape.a_row) | {"images": shape.outer * shape.inner},
             y_pixel=shape.c_row,
             inner=shape.inner,

@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jitonnx.ir.computation import computations as c
-from jitonnx.ir.computation.lowering import Statement
 from jitonnx.ir.dims import DimLike, concrete, integers
 from jitonnx.ir.dims import product as joined
 from jitonnx.ir.dtypes import DType
+from jitonnx.ir.graph import Value
 from jitonnx.kernels.bfloat16.spec import STEP, Bfloat16Buffers, choose
 from jitonnx.kernels.parts.amx_products import RowsWay
 from jitonnx.kernels.parts.layouts import WindowProduct
@@ -34,10 +34,8 @@ if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
 
 
-def matmul(planner: Planner, group: Group, statement: Statement) -> None:
+def matmul(planner: Planner, group: Group, computation: c.Bfloat16WeightMatMul, left: Value, right: Value) -> None:
     """a @ b: the rows of all leading axes of a are rows of one product."""
-    left, right = statement.inputs
-    assert left is not None and right is not None and group.output is not None
     order = tuple(range(len(group.output.shape)))
     y, _ = place_rows(planner, group.output, order, order[:-1])
     product(planner, group, planner.unit_inner(left), planner.tensor(right), y)
@@ -53,12 +51,15 @@ def product(planner: Planner, group: Group, a: StridedTensor, weights: StridedTe
     _call(planner, group, _Product(a, columns, y, out_rows, way, concrete(m), given, f"product {m}x{n}x{k}"))
 
 
-def convolution(planner: Planner, group: Group, statement: Statement) -> None:
+def convolution(
+    planner: Planner,
+    group: Group,
+    computation: c.Bfloat16Convolution,
+    image: Value,
+    kernel: Value,
+    bias: Value | None = None,
+) -> None:
     """A convolution of an image of one or two axes: rows are output pixels."""
-    image, kernel, bias = (*statement.inputs, None)[:3]
-    computation = statement.computation
-    assert isinstance(computation, c.Bfloat16Convolution)
-    assert image is not None and kernel is not None and group.output is not None
     x, weights = planner.tensor(image), planner.tensor(kernel)
     rank = x.rank
     pixels = (0, *range(2, rank))

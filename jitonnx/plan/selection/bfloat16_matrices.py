@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jitonnx.ir.computation.lowering import Statement
+from jitonnx.ir.computation import computations as c
 from jitonnx.ir.dims import concrete
 from jitonnx.ir.dtypes import DType
+from jitonnx.ir.graph import Value
 from jitonnx.kernels.bfloat16.spec import STEP, Bfloat16Buffers
 from jitonnx.kernels.bfloat16_matrices.spec import Bfloat16PackingSpec, choose_matrices
 from jitonnx.plan.calls import KernelCall
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
 
 
-def product_of_matrices(planner: Planner, group: Group, statement: Statement) -> None:
+def product_of_matrices(
+    planner: Planner, group: Group, computation: c.Bfloat16MatMul, left: Value, right: Value
+) -> None:
     """a @ b, for matrices in at most two loops."""
-    left, right = statement.inputs
-    assert left is not None and right is not None
     product = ComputedProduct.of(planner, group, left, right)
     a, b, by_column = product.a, product.b, product.by_column
     _, n, k = product.extents

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jitonnx.ir.computation import computations as c
-from jitonnx.ir.computation.lowering import Statement
 from jitonnx.ir.dims import product
+from jitonnx.ir.graph import Value
 from jitonnx.kernels.check.spec import CheckBuffers, CheckSizes, CheckSpec
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
@@ -15,11 +15,9 @@ if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
 
 
-def check(planner: Planner, group: Group, statement: Statement) -> None:
+def check(planner: Planner, group: Group, computation: c.Check, condition: Value) -> None:
     """A flag that is set if a condition holds anywhere."""
-    (condition,) = statement.inputs
-    assert isinstance(statement.computation, c.Check) and condition is not None
     met = planner.dense(condition)
-    buffers = CheckBuffers(met=met, error=planner.flag(statement.computation.text))
+    buffers = CheckBuffers(met=met, error=planner.flag(computation.text))
     sizes = CheckSizes(elements=product(met.shape))
     planner.call(KernelCall(CheckSpec(), buffers, sizes, label="check", reason="what only data shows"))

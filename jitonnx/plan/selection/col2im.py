@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from jitonnx.emit.arguments import by_name
 from jitonnx.ir.computation import computations as c
-from jitonnx.ir.computation.lowering import Statement
 from jitonnx.ir.dims import product
-from jitonnx.kernels.col2im.spec import MAX_AXES, FoldGiven, FoldSpec
+from jitonnx.ir.graph import Value
+from jitonnx.kernels.col2im.spec import MAX_AXES, FoldSizes, FoldSpec
 from jitonnx.kernels.parts.layouts import UnaryBuffers
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
@@ -17,19 +17,15 @@ if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
 
 
-def fold(planner: Planner, group: Group, statement: Statement) -> None:
+def fold(planner: Planner, group: Group, computation: c.Fold, value: Value) -> None:
     """Col2Im."""
-    computation, value = statement.computation, statement.inputs[0]
-    assert isinstance(computation, c.Fold) and value is not None
     axes = len(computation.kernel)
     if axes > MAX_AXES:
         # Images have two axes, volumes three.
         planner.unplannable(f"its blocks have {axes} axes; kernels add up those of up to {MAX_AXES}")
-    x, y = planner.dense(value), planner.place(statement.outputs[0])
-    if not y.contiguous:
-        y = planner.move(statement.outputs[0], tuple(range(y.rank)))
+    x, y = planner.dense(value), planner.dense_place(group.output)
     windows = computation.kernel, computation.strides, computation.dilations, computation.before
-    sizes = FoldGiven(
+    sizes = FoldSizes(
         planes=product(y.shape[:2]),
         extents=y.shape[2:],
         blocks=computation.blocks,

@@ -33,9 +33,9 @@ from jitonnx.kernels.convolution.choose import (
 )
 from jitonnx.kernels.convolution.problem import ConvolutionBuffers, ConvolutionShape, Problem
 from jitonnx.kernels.convolution.spec import (
-    DepthwiseGiven,
-    DepthwisePlanesGiven,
+    DepthwisePlanesSizes,
     DepthwisePlanesSpec,
+    DepthwiseSizes,
     DepthwiseSpec,
     DirectSpec,
     GroupedSpec,
@@ -46,6 +46,7 @@ from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.region import region_call
 from jitonnx.plan.selection.narrow import narrow_convolution
+from jitonnx.plan.selection.patches import patches_product
 from jitonnx.plan.selection.planes import planes_to_planes
 from jitonnx.plan.selection.products import GemmResult, gemm
 from jitonnx.plan.selection.volumes import (
@@ -87,12 +88,10 @@ if TYPE_CHECKING:
     from jitonnx.target.machine import Target
 
 
-def convolution(planner: Planner, group: Group, statement: Statement) -> None:
+def convolution(
+    planner: Planner, group: Group, computation: c.Convolution, image: Value, kernel: Value, bias: Value | None = None
+) -> None:
     """Conv over one to three spatial axes: a GEMM where it is one, else a kernel for images."""
-    computation = statement.computation
-    assert isinstance(computation, c.Convolution)
-    image, kernel, bias = (*statement.inputs, None)[:3]
-    assert image is not None and kernel is not None and group.output is not None
     if image.dtype is not DType.FLOAT:
         # The operators give double, weights of the run and more axes to products of unfolded images instead.
         planner.unplannable(f"a convolution of {image.dtype.text}")
@@ -139,6 +138,8 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
             return
     if group.scaling is not None:
         x = _scaled_image(planner, group.scaling, x)
+    if patches_product(planner, group, computation, weights, x, y):
+        return
     if array.ndim == 5:
         _volume(planner, group, computation, x, weights, y)
     else:
@@ -178,14 +179,12 @@ _USUAL_PIXELS = (7 * 7, 14 * 14, 56 * 56)
 
 def _reads_planes(planner: Planner, group: Group) -> bool:
     """Whether an epilogue has operands in planes, which a result that is channels-last had to have copied."""
-    assert group.output is not None
     operands = (broadcast_to(planner.tensor(one), group.output.shape) for one in group.operands)
     return any((rows := pixel_strides(one)) is None or rows[2] not in (0, 1) for one in operands)
 
 
 def _between_planes(planner: Planner, group: Group, x: StridedTensor) -> StridedTensor | None:
     """The place that a result is bound for, if that and x are planes of pixels; else None."""
-    assert group.output is not None
     target = planner.destination(group.output)
     if target is None or not all(
         not is_channels_last(image) and (planes := plane_strides(image)) is not None and planes[2] == 1
@@ -200,7 +199,6 @@ def _planar_product(
 ) -> None:
     """A 1x1 convolution as weights times planes: [M, C] @ [N, C, pixels]; in runs in which planes have less pixels than
     `least`, channels-last, between copies."""
-    assert group.output is not None
     y = planner.place(group.output)
     if bias is not None:
         add_bias(planner, group, bias, x.rank)
@@ -293,7 +291,7 @@ def _planar_depthwise(
     y: StridedTensor,
 ) -> None:
     """Calls the kernel that `_depthwise_in_planes` chose."""
-    sizes = DepthwisePlanesGiven(**planes_to_planes(x, y), **by_name("pad_top pad_left", computation.pads_before))
+    sizes = DepthwisePlanesSizes(**planes_to_planes(x, y), **by_name("pad_top pad_left", computation.pads_before))
     packed = planner.packed(weights, spec.pack_weights, spec)
     call = KernelCall(spec, ConvolutionBuffers(x=x, w=packed, y=y), sizes)
     call.label = f"depthwise {'x'.join(map(str, spec.kernel))} {x.shape[1]}->{x.shape[1]}"
@@ -426,7 +424,6 @@ def _volume(
     y: StridedTensor,
 ) -> None:
     """A convolution over three axes as one of images."""
-    assert group.output is not None
     if has_depth_taps_alone(computation, weights.shape) and _depth_alone(planner, group, computation, x, weights, y):
         return
     taps = weights.shape[2]
@@ -539,9 +536,9 @@ def _direct(
         x = planner.copy(x, channels_last_order(x.rank), "needed channels-last")
     geometry = Geometry.of(x, y)
     pads = pair(computation.pads_before, 0)
-    sizes: DepthwiseGiven | Problem
+    sizes: DepthwiseSizes | Problem
     if isinstance(spec, DepthwiseSpec):
-        sizes = DepthwiseGiven(
+        sizes = DepthwiseSizes(
             images=x.shape[0], channels=channels, **geometry.named(), **by_name("pad_top pad_left", pads)
         )
     else:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jitonnx.ir.computation.lowering import Statement
+from jitonnx.ir.computation import computations as c
 from jitonnx.ir.dims import product
-from jitonnx.kernels.determinant.spec import DeterminantGiven, DeterminantSpec
+from jitonnx.ir.graph import Value
+from jitonnx.kernels.determinant.spec import DeterminantSizes, DeterminantSpec
 from jitonnx.kernels.parts.layouts import UnaryBuffers
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
@@ -15,13 +16,9 @@ if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
 
 
-def determinant(planner: Planner, group: Group, statement: Statement) -> None:
+def determinant(planner: Planner, group: Group, computation: c.Determinant, matrices: Value) -> None:
     """Det."""
-    value = statement.inputs[0]
-    assert value is not None
-    x, y = planner.dense(value), planner.place(statement.outputs[0])
-    if not y.contiguous:
-        y = planner.move(statement.outputs[0], tuple(range(y.rank)))
+    x, y = planner.dense(matrices), planner.dense_place(group.output)
     spec = DeterminantSpec(x.dtype.numpy.name)
-    sizes = DeterminantGiven(matrices=product(y.shape), size=x.shape[-1])
+    sizes = DeterminantSizes(matrices=product(y.shape), size=x.shape[-1])
     planner.call(KernelCall(spec, UnaryBuffers(x=x, y=y), sizes, label="determinant", reason="by elimination"))

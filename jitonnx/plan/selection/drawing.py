@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jitonnx.ir.computation import computations as c
-from jitonnx.ir.computation.lowering import Statement
 from jitonnx.ir.dims import product
 from jitonnx.ir.dtypes import DType
+from jitonnx.ir.graph import Value
 from jitonnx.kernels.random.spec import (
     NextBuffers,
     NextSizes,
@@ -16,7 +16,7 @@ from jitonnx.kernels.random.spec import (
     RandomSizes,
     RandomSpec,
     SearchBuffers,
-    SearchGiven,
+    SearchSizes,
     SearchSpec,
 )
 from jitonnx.plan.calls import KernelCall
@@ -28,12 +28,10 @@ if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
 
 
-def draw(planner: Planner, group: Group, statement: Statement) -> None:
+def draw(planner: Planner, group: Group, computation: c.Draw) -> None:
     """Make a constant of what a seed draws; else count the plan's state on, and call the kernel that draws by it."""
-    computation, (value,) = statement.computation, statement.outputs
-    assert isinstance(computation, c.Draw)
-    order = tuple(range(len(value.shape)))
-    count = product(value.shape)
+    value = group.output
+    order, count = tuple(range(len(value.shape))), product(value.shape)
     if computation.seed is not None:
         maker = SeededTable(computation.distribution, computation.seed, value.dtype)
         table = planner.computed(maker, 0, (count,), (count,), value.dtype)
@@ -43,9 +41,7 @@ def draw(planner: Planner, group: Group, statement: Statement) -> None:
         else:
             planner.copy_into(numbers, planner.place(value, order), "numbers of a seed are a constant")
         return
-    y = planner.place(value, order)
-    if not y.contiguous:
-        y = planner.move(value, order)
+    y = planner.dense_place(value)
     drawn = planner.temporary((2,), DType.INT64)
     buffers = NextBuffers(state=planner.state(), drawn=drawn)
     planner.call(KernelCall(NextSpec(), buffers, NextSizes(words=2), label="next draw", reason="a state is counted on"))
@@ -55,14 +51,10 @@ def draw(planner: Planner, group: Group, statement: Statement) -> None:
     planner.call(KernelCall(spec, given, RandomSizes(count=count), label=label, reason="Philox 4x32-10"))
 
 
-def search(planner: Planner, group: Group, statement: Statement) -> None:
+def search(planner: Planner, group: Group, computation: c.Search, ascending: Value, numbers: Value) -> None:
     """Places of numbers among ascending ones, row by row."""
-    sums, x = (planner.dense(value) for value in statement.inputs if value is not None)
-    (value,) = statement.outputs
-    y = planner.place(value, (0, 1))
-    if not y.contiguous:
-        y = planner.move(value, (0, 1))
-    spec = SearchSpec(value.dtype.numpy.name)
-    sizes = SearchGiven(rows=x.shape[0], sums=sums.shape[1], columns=x.shape[1])
+    sums, x, y = planner.dense(ascending), planner.dense(numbers), planner.dense_place(group.output)
+    spec = SearchSpec(y.dtype.numpy.name)
+    sizes = SearchSizes(rows=x.shape[0], sums=sums.shape[1], columns=x.shape[1])
     buffers = SearchBuffers(sums=sums, x=x, y=y)
     planner.call(KernelCall(spec, buffers, sizes, label="search", reason="by halves"))

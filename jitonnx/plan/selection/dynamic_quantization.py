@@ -4,45 +4,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jitonnx.ir.computation.lowering import Statement
+from jitonnx.ir.computation import computations as c
 from jitonnx.ir.dims import DimLike, concrete, product
 from jitonnx.ir.dtypes import DType
+from jitonnx.ir.graph import Value
 from jitonnx.kernels.dynamic_quantization.spec import (
     PARTS_MOST,
     ExtremesBuffers,
     ExtremesSpec,
     QuantiseBuffers,
     QuantiseSpec,
-    RowsGiven,
+    RowsSizes,
 )
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
-from jitonnx.plan.region import memory_order
-from jitonnx.plan.tensor import as_rows
+from jitonnx.plan.selection.windows import rows_in_memory
 from jitonnx.target import tuning
 
 if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
 
 
-def dynamic_quantize(planner: Planner, group: Group, statement: Statement) -> None:
+def dynamic_quantize(planner: Planner, group: Group, computation: c.DynamicQuantize, source: Value) -> None:
     """x as uint8, its scale and its zero point."""
-    (source,) = statement.inputs
-    assert source is not None
-    quantised, scale, zero = statement.outputs
-    x = planner.tensor(source)
-    order = memory_order(x)
-    if as_rows(order, x) is None:
-        x = planner.copy(x, order, "needed without gaps")
-        order = memory_order(x)
-    y = planner.place(quantised, order)
-    sizes = as_rows(order, x, y)
-    if sizes is None:
-        y = planner.move(quantised, order)
-        sizes = as_rows(order, x, y)
-    assert sizes is not None, "Bug: a dense tensor is not rows"
-    rows, length, (x_row, y_row) = sizes
-    given = RowsGiven(rows=rows, length=length, x_row=x_row, y_row=y_row)
+    quantised, scale, zero = group.outputs
+    x, y, (rows, length, (x_row, y_row)) = rows_in_memory(planner, source, quantised)
+    given = RowsSizes(rows=rows, length=length, x_row=x_row, y_row=y_row)
     results = {"y": y, "scale": planner.place(scale, ()), "zero": planner.place(zero, ())}
     alone = _few(product(x.shape))
     extremes = x

@@ -12,7 +12,6 @@ import numpy as np
 
 from jitonnx.ir.computation import computations as c
 from jitonnx.ir.computation import expressions as e
-from jitonnx.ir.computation.lowering import Statement
 from jitonnx.ir.dims import DimLike, concrete, integers
 from jitonnx.ir.dims import product as joined
 from jitonnx.ir.dtypes import DType
@@ -35,10 +34,15 @@ if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
 
 
-def matmul(planner: Planner, group: Group, statement: Statement) -> None:
+def matmul(
+    planner: Planner,
+    group: Group,
+    computation: c.IntegerWeightMatMul,
+    left: Value,
+    right: Value,
+    zero: Value | None = None,
+) -> None:
     """(a - zero) @ b: the rows of all leading axes of a are rows of one product."""
-    left, right, zero = (*statement.inputs, None)[:3]
-    assert left is not None and right is not None and group.output is not None
     order = tuple(range(len(left.shape)))
     a, a_row = evenly_spaced(planner, planner.unit_inner(left))
     y, y_row = place_rows(planner, group.output, order, order[:-1])
@@ -51,13 +55,16 @@ def matmul(planner: Planner, group: Group, statement: Statement) -> None:
     _call(planner, group, _chosen(planner, product, way, concrete(m)), product)
 
 
-def convolution(planner: Planner, group: Group, statement: Statement) -> None:
+def convolution(
+    planner: Planner,
+    group: Group,
+    computation: c.IntegerConvolution,
+    image: Value,
+    kernel: Value,
+    zero: Value | None = None,
+) -> None:
     """A convolution of an image: rows are output pixels, gathered unless they are the input's. A depthwise one has a
     kernel of its own."""
-    image, kernel, zero = (*statement.inputs, None)[:3]
-    computation = statement.computation
-    assert isinstance(computation, c.IntegerConvolution)
-    assert image is not None and kernel is not None and group.output is not None
     x, weights, pixels = planner.channels_last(image), planner.tensor(kernel), (0, 2, 3)
     y, y_row = place_rows(planner, group.output, channels_last_order(4), pixels)
     given = window_sizes(x, y, weights.shape[2:], computation) | {"y_pixel": y_row}
@@ -190,7 +197,7 @@ def _call(
 def _with_bias(group: Group, column: int) -> tuple[Group, np.ndarray] | None:
     """The group without the sum that its epilogue begins with, and the constant in it, int32, one or one for each place
     along axis `column`; None where it does not begin so. Sums start with it in place of 0, at no cost."""
-    if group.expr is None or group.output is None:
+    if group.expr is None:
         return None
     nodes = e.children_first(group.expr)
     users = [node for node in nodes if any(a.op == "operand" and a.value == 0 for a in node.arguments)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jitonnx.ir.computation.lowering import Statement
+from jitonnx.ir.computation import computations as c
 from jitonnx.ir.dims import concrete
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
@@ -24,10 +24,16 @@ if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
 
 
-def product_of_matrices(planner: Planner, group: Group, statement: Statement) -> None:
+def product_of_matrices(
+    planner: Planner,
+    group: Group,
+    computation: c.IntegerMatMul,
+    left: Value,
+    right: Value,
+    a_zero: Value | None = None,
+    b_zero: Value | None = None,
+) -> None:
     """(a - a_zero) @ (b - b_zero), for matrices in at most two loops."""
-    left, right, a_zero, b_zero = (*statement.inputs, None, None)[:4]
-    assert left is not None and right is not None and group.output is not None
     if _takes_tiles(planner, left):
         _product_of_tiles(planner, group, left, right, (a_zero, b_zero))
         return

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from jitonnx.emit.arguments import by_name
 from jitonnx.ir.computation import computations as c
-from jitonnx.ir.computation.lowering import Statement
 from jitonnx.ir.graph import Value
 from jitonnx.kernels.linear_attention.spec import LinearAttentionBuffers, LinearAttentionSizes, LinearAttentionSpec
 from jitonnx.plan.calls import KernelCall
@@ -19,18 +18,17 @@ if TYPE_CHECKING:
 ORDER = (0, 1, 2, 3)
 
 
-def linear_attention(planner: Planner, group: Group, statement: Statement) -> None:
+def linear_attention(
+    planner: Planner, group: Group, computation: c.LinearAttention, q: Value, k: Value, v: Value, *given: Value | None
+) -> None:
     """LinearAttention: y and the state behind the last step."""
-    computation = statement.computation
-    assert isinstance(computation, c.LinearAttention)
-    q, k, v, past, factor, beta = statement.inputs
-    assert q is not None and k is not None and v is not None
+    past, factor, beta = given
     queries, keys, values = (_rows(planner, value) for value in (q, k, v))
-    y, present = (planner.place(value, ORDER) for value in statement.outputs)
+    y, present = (planner.place(value, ORDER) for value in group.outputs)
     if y.strides[3] != 1 and y.shape[3] != 1:
-        y = planner.move(statement.outputs[0], ORDER)
+        y = planner.move(group.outputs[0], ORDER)
     if not present.contiguous:
-        present = planner.move(statement.outputs[1], ORDER)
+        present = planner.move(group.outputs[1], ORDER)
     spec = LinearAttentionSpec(
         q.shape[2] // k.shape[2],  # type: ignore[arg-type]
         computation.scale,

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from jitonnx.emit.arguments import by_name
 from jitonnx.ir.computation import computations as c
-from jitonnx.ir.computation.lowering import Statement
 from jitonnx.ir.dtypes import DType
+from jitonnx.ir.graph import Value
 from jitonnx.kernels.lrn.spec import LRNSpec
 from jitonnx.kernels.parts.layouts import Pixels, UnaryBuffers
 from jitonnx.plan.calls import KernelCall
@@ -19,15 +19,14 @@ if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
 
 
-def local_response_normalize(planner: Planner, group: Group, statement: Statement) -> None:
+def local_response_normalize(
+    planner: Planner, group: Group, computation: c.LocalResponseNormalize, image: Value
+) -> None:
     """LRN: windows over neighbouring channels."""
-    computation = statement.computation
-    assert isinstance(computation, c.LocalResponseNormalize) and statement.inputs[0] is not None
-    assert group.output is not None
-    if statement.inputs[0].dtype is not DType.FLOAT or len(statement.inputs[0].shape) not in (3, 4):
+    if image.dtype is not DType.FLOAT or len(image.shape) not in (3, 4):
         # A normalisation of images of a decade ago: it occurs on float images alone.
-        planner.unplannable(f"LRN of {statement.inputs[0].type}")
-    x = planner.channels_last(statement.inputs[0])
+        planner.unplannable(f"LRN of {image.type}")
+    x = planner.channels_last(image)
     y = planner.place(group.output, channels_last_order(x.rank), strict=True)
     geometry = Geometry.of(x, y)
     spec = LRNSpec(computation.size, computation.alpha, computation.beta, computation.bias)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from jitonnx.ir.computation import computations as c
-from jitonnx.ir.computation.lowering import Statement
-from jitonnx.kernels.pad.spec import PadBuffers, PadGiven, PadSpec
+from jitonnx.ir.graph import Value
+from jitonnx.kernels.pad.spec import PadBuffers, PadSizes, PadSpec
 from jitonnx.kernels.parts.axes import MAX_RANK
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
@@ -21,26 +21,20 @@ if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
 
 
-def bit_cast(planner: Planner, group: Group, statement: Statement) -> None:
+def bit_cast(planner: Planner, group: Group, computation: c.BitCast, source: Value) -> None:
     """No work: the operand seen with another type, unless the result is to lie somewhere."""
-    computation, (source,), (value,) = statement.computation, statement.inputs, statement.outputs
-    assert isinstance(computation, c.BitCast) and source is not None
-    seen = replace(planner.tensor(source), seen=computation.dtype)
+    value, seen = group.output, replace(planner.tensor(source), seen=computation.dtype)
     if planner.destination(value) is None:
         planner.bind(value, seen)
     else:
         planner.copy_into(seen, planner.place(value, planner.order(value)), "a graph output, or part of another value")
 
 
-def concat(planner: Planner, group: Group, statement: Statement) -> None:
+def concat(planner: Planner, group: Group, computation: c.Concat, *operands: Value) -> None:
     """Operands whose producers wrote into the result already cost nothing; the others are copied."""
-    assert isinstance(statement.computation, c.Concat)
-    axis = statement.computation.axis
-    value = statement.outputs[0]
-    whole = planner.place(value, planner.order(value))
+    axis, whole = computation.axis, planner.place(group.output, planner.order(group.output))
     start = whole.offset
-    for operand in statement.inputs:
-        assert operand is not None
+    for operand in operands:
         part = replace(whole, offset=start, shape=operand.shape)
         start = start + operand.shape[axis] * whole.strides[axis]
         source = planner.tensor(operand)
@@ -48,11 +42,10 @@ def concat(planner: Planner, group: Group, statement: Statement) -> None:
             planner.copy_into(source, part, f"{operand.name} is not written into the concatenation by its producer")
 
 
-def pad(planner: Planner, group: Group, statement: Statement) -> None:
+def pad(planner: Planner, group: Group, computation: c.Pad, padded: Value, filling: Value | None = None) -> None:
     """The operand, and around it what its edges continue to, or a value."""
-    computation, value = statement.computation, statement.outputs[0]
-    assert isinstance(computation, c.Pad) and statement.inputs[0] is not None
-    source, target = planner.tensor(statement.inputs[0]), planner.place(value, planner.order(value))
+    value = group.output
+    source, target = planner.tensor(padded), planner.place(value, planner.order(value))
     if target.rank > MAX_RANK:
         # As for gathering: exporters write up to 6 axes.
         planner.unplannable(f"it has more than {MAX_RANK} axes")
@@ -61,17 +54,16 @@ def pad(planner: Planner, group: Group, statement: Statement) -> None:
         target = planner.move(value, order)
     if not _along_rows(source, [axis for axis in order if target.shape[axis] != 1]):
         source = planner.copy(source, order, "needed along the rows of the padded")
-    given = statement.inputs[1] if len(statement.inputs) > 1 else None
     itemsize = target.dtype.itemsize
-    filling = planner.tensor(given) if given is not None else planner.constant(np.zeros(1, f"u{itemsize}"))
-    sizes = PadGiven(
+    added = planner.tensor(filling) if filling is not None else planner.constant(np.zeros(1, f"u{itemsize}"))
+    sizes = PadSizes(
         extents=target.shape,
         targets=target.strides,
         sources=source.strides,
         before=computation.before,
         source_extents=source.shape,
     )
-    spec, buffers = PadSpec(itemsize, computation.mode), PadBuffers(source=source, value=filling, target=target)
+    spec, buffers = PadSpec(itemsize, computation.mode), PadBuffers(source=source, value=added, target=target)
     call = KernelCall(spec, buffers, sizes, label=f"pad {value.name}", reason=computation.mode)
     planner.call(call)
 

@@ -10,7 +10,7 @@ from jitonnx.ir.dims import concrete
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.kernels.convolution.choose import choose_narrow
-from jitonnx.kernels.convolution.narrow_spec import NarrowGiven
+from jitonnx.kernels.convolution.narrow_spec import NarrowSizes
 from jitonnx.kernels.convolution.problem import ConvolutionBuffers, ConvolutionShape
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
@@ -35,7 +35,7 @@ def narrow_convolution(
 ) -> bool:
     """Plan a convolution over one or two axes to few output channels; False if another kernel is better for it."""
     array = weights.constant
-    assert array is not None and group.output is not None
+    assert array is not None
     y_type = group.output
     if array.ndim not in (3, 4) or not x.dtype is y_type.dtype is DType.FLOAT or 0 in array.shape:
         return False
@@ -64,7 +64,7 @@ def narrow_convolution(
     y = planner.place(group.output, tuple(range(x.rank)), strict=True)
     if bias is not None:
         add_bias(planner, group, bias, x.rank)
-    sizes = NarrowGiven(
+    sizes = NarrowSizes(
         images=x.shape[0],
         groups=computation.group,
         channels=channels,
@@ -94,6 +94,5 @@ def narrow_convolution(
 
 def _is_for_planes(planner: Planner, group: Group) -> bool:
     """Whether a result is bound for planes of pixels."""
-    assert group.output is not None
     target = planner.destination(group.output)
     return target is not None and in_planes(target)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jitonnx.ir.computation import computations as c
-from jitonnx.ir.computation.lowering import Statement
 from jitonnx.ir.dims import DimLike, minimum, product
 from jitonnx.ir.dtypes import DType
+from jitonnx.ir.graph import Value
 from jitonnx.kernels.nbits.spec import (
     DIGITS,
     NBitsBuffers,
-    NBitsGiven,
+    NBitsSizes,
     RowsBuffers,
     RowsSizes,
     RowsSpec,
@@ -27,13 +27,17 @@ if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
 
 
-def matmul(planner: Planner, group: Group, statement: Statement) -> None:
+def matmul(
+    planner: Planner,
+    group: Group,
+    computation: c.NBitsMatMul,
+    left: Value,
+    numbers: Value,
+    scales: Value,
+    zeros: Value | None = None,
+) -> None:
     """All leading axes of a are rows of one product. What its rows become is made once for all products that read
     them, as those of queries, keys and values do."""
-    computation = statement.computation
-    assert isinstance(computation, c.NBitsMatMul)
-    left, numbers, scales, zeros = (*statement.inputs, None)[:4]
-    assert left is not None and numbers is not None and scales is not None and group.output is not None
     order = tuple(range(len(left.shape)))
     a, a_row = evenly_spaced(planner, planner.unit_inner(left))
     y, y_row = place_rows(planner, group.output, order, order[:-1])
@@ -70,7 +74,7 @@ def matmul(planner: Planner, group: Group, statement: Statement) -> None:
         zeros=packed_zeros or packed_scales,
         y=y,
     )
-    call = KernelCall(spec, buffers, NBitsGiven(m=m, n=n, k=k, a_row=a_row, y_row=y_row))
+    call = KernelCall(spec, buffers, NBitsSizes(m=m, n=n, k=k, a_row=a_row, y_row=y_row))
     call.label = f"product of {computation.bits} bits {m}x{n}x{k}"
     others = ["many rows in bfloat16, by tile registers"] if spec.rounded else []
     if spec.scales != "float32":

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from jitonnx.emit.arguments import by_name
 from jitonnx.ir.computation import computations as c
-from jitonnx.ir.computation.lowering import Statement
 from jitonnx.ir.dims import DimLike, integers, known, not_negative, usual
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
@@ -17,7 +16,7 @@ from jitonnx.kernels.pooling.spec import (
     ELEMENTS,
     PLANE_STRIDES,
     PoolBuffers,
-    PoolPlanesGiven,
+    PoolPlanesSizes,
     PoolSizes,
     choose,
     choose_planes,
@@ -42,28 +41,22 @@ if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
 
 
-def pool(planner: Planner, group: Group, statement: Statement) -> None:
+def pool(planner: Planner, group: Group, computation: c.Pool, image: Value) -> None:
     """MaxPool, AveragePool, LpPool over one to three spatial axes."""
-    computation = statement.computation
-    assert isinstance(computation, c.Pool) and statement.inputs[0] is not None
-    if _is_for_planes(planner, group, statement):
-        _pool_planes(planner, group, computation, planner.tensor(statement.inputs[0]))
+    if _is_for_planes(planner, group, computation, image):
+        _pool_planes(planner, group, computation, planner.tensor(image))
     else:
-        _pool_channels_last(planner, group, statement)
+        _pool_channels_last(planner, group, computation, planner.channels_last(image))
 
 
-def _pool_channels_last(planner: Planner, group: Group, statement: Statement) -> None:
-    computation = statement.computation
-    assert isinstance(computation, c.Pool) and statement.inputs[0] is not None
-    x = planner.channels_last(statement.inputs[0])
+def _pool_channels_last(planner: Planner, group: Group, computation: c.Pool, x: StridedTensor) -> None:
     element = "bfloat16" if x.dtype is DType.BFLOAT16 else x.dtype.numpy.name
     if x.rank > 5 or element not in ELEMENTS[computation.kind]:
         # Windows over four axes and more, which no framework has layers for, and integers of 16 bits and more.
         planner.unplannable(f"{computation.kind} pooling of {x.dtype.text} with {x.rank} axes")
     order = channels_last_order(x.rank)
-    assert group.output is not None
     y = planner.place(group.output, order, strict=True)
-    indices = [planner.place(value, order, strict=True) for value in statement.outputs[1:]]
+    indices = [planner.place(value, order, strict=True) for value in group.outputs[1:]]
     spec = choose(
         computation.kind,
         element,
@@ -111,14 +104,12 @@ def _pixels_as_columns(tensor: StridedTensor) -> tuple[DimLike, DimLike, DimLike
 
 def _takes_long_pixels(planner: Planner, group: Group) -> bool:
     """Whether each operand of the epilogue is the same for all pixels and channels, or lies as dense pixels do."""
-    assert group.output is not None
     shape = group.output.shape
     strides = [pixel_strides(broadcast_to(planner.tensor(value), shape)) for value in group.operands]
     return shape[1] == 1 or all(of is not None and of[1:] in ((0, 0), (shape[1], 1)) for of in strides)
 
 
 def _pool_planes(planner: Planner, group: Group, computation: c.Pool, x: StridedTensor) -> None:
-    assert group.output is not None
     order = tuple(range(x.rank))
     bound = planner.destination(group.output) is not None
     y = planner.place(group.output) if bound else planner.temporary(group.output.shape, group.output.dtype)
@@ -131,7 +122,7 @@ def _pool_planes(planner: Planner, group: Group, computation: c.Pool, x: Strided
         power=computation.p,
         by_columns=computation.by_columns,
     )
-    sizes = PoolPlanesGiven(
+    sizes = PoolPlanesSizes(
         **planes_to_planes(x, y),
         **by_name("kernel_height kernel_width", window),
         stride_height=strides[0],
@@ -147,12 +138,10 @@ def _pool_planes(planner: Planner, group: Group, computation: c.Pool, x: Strided
         planner.bind(group.output, planner.copy(y, channels_last_order(y.rank), "channels-last for what reads it"))
 
 
-def _is_for_planes(planner: Planner, group: Group, statement: Statement) -> bool:
+def _is_for_planes(planner: Planner, group: Group, computation: c.Pool, image: Value) -> bool:
     """Whether an image lies in planes of pixels, there is a kernel for such, and it is cheaper so."""
-    computation, value = statement.computation, statement.inputs[0]
-    assert isinstance(computation, c.Pool) and value is not None and group.output is not None
-    x, target = planner.tensor(value), planner.destination(group.output)
-    if len(statement.outputs) > 1 or x.dtype is not DType.FLOAT or x.rank not in (3, 4):
+    x, target = planner.tensor(image), planner.destination(group.output)
+    if len(group.outputs) > 1 or x.dtype is not DType.FLOAT or x.rank not in (3, 4):
         return False
     if not all(in_planes(image) and _steps_forwards(image) for image in (x, target) if image is not None):
         return False

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING
 
 from jitonnx.emit.arguments import by_name
 from jitonnx.ir.computation import computations as c
-from jitonnx.ir.computation.lowering import Statement
 from jitonnx.ir.dims import DimLike, concrete, evaluate, known, product, usual, variables
 from jitonnx.ir.dtypes import HALVES, DType
+from jitonnx.ir.graph import Value
 from jitonnx.kernels.attention.spec import (
     AttentionBuffers,
-    AttentionGiven,
+    AttentionSizes,
     JoinBuffers,
-    JoinGiven,
+    JoinSizes,
     JoinSpec,
     most_spans,
     shared_heads,
 )
 from jitonnx.kernels.attention.spec import choose as choose_attention
-from jitonnx.kernels.gemm.blas import BlasBuffers, BlasGiven, BlasSpec
+from jitonnx.kernels.gemm.blas import BlasBuffers, BlasSizes, BlasSpec
 from jitonnx.kernels.gemm.choose import GemmExtents, choose_gemm, stored_type
 from jitonnx.kernels.gemm.spec import ELEMENTS, GemmBuffers, GemmGiven, GemmSpec, ScaleBuffers, ScaleSizes, ScaleSpec
 from jitonnx.kernels.normalization.spec import float_bits
@@ -38,10 +38,8 @@ if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
 
 
-def matmul(planner: Planner, group: Group, statement: Statement) -> None:
+def matmul(planner: Planner, group: Group, computation: c.MatMul, left: Value, right: Value) -> None:
     """A GEMM, batched where b is; leading axes of a join its rows where they lie one after the other."""
-    left, right = statement.inputs
-    assert left is not None and right is not None and group.output is not None
     if left.dtype.numpy.name not in ELEMENTS:
         # ONNX has no products of other types; half precision is widened, and bytes have operators of their own.
         planner.unplannable(f"a product of {left.dtype.text}")
@@ -232,11 +230,11 @@ def _blas(
     # BLAS wants rows at least as far apart as they are long, also where there is only one.
     a_row = a.strides[-1] if turned[0] else k if m == 1 else shape.a_row
     b_row = b.strides[-1] if turned[1] else n if k == 1 else b.strides[-2]
-    sizes = BlasGiven(m=m, n=n, k=k, a_row=a_row, b_row=b_row, c_row=n if m == 1 else shape.c_row)
+    sizes = BlasSizes(m=m, n=n, k=k, a_row=a_row, b_row=b_row, c_row=n if m == 1 else shape.c_row)
     call = KernelCall(spec, BlasBuffers(a=a, b=b, c=out), sizes, label=f"BLAS {m}x{n}x{k}")
     call.reason = "the session asks for BLAS"
     planner.call(call)
-    if group.expr is not None and group.output is not None:
+    if group.expr is not None:
         result = planner.tensor(group.output)
         operands = [result, *(planner.tensor(value) for value in group.operands)]
         planner.call(region_call([group.expr], operands, [result], label="region", origin=(), reason="behind BLAS"))
@@ -247,21 +245,25 @@ _STORED = {DType.FLOAT: "float32", DType.INT8: "int8", DType.UINT8: "int4", **{d
 """What keys and values of a type are to the attention kernel."""
 
 
-def attention(planner: Planner, group: Group, statement: Statement) -> None:
+def attention(
+    planner: Planner,
+    group: Group,
+    computation: c.Attention,
+    q_value: Value,
+    k_value: Value,
+    v_value: Value,
+    mask_value: Value | None = None,
+) -> None:
     """Attention of all heads in one kernel. The result lies as [batch, sequence, heads, size], ready to be merged."""
-    computation = statement.computation
-    assert isinstance(computation, c.Attention)
-    q_value, k_value, v_value, mask_value = (*statement.inputs, None)[:4]
-    assert q_value is not None and k_value is not None and v_value is not None
     if q_value.dtype is not DType.FLOAT:
         # ONNX's Attention of double, which no exporter writes; attention spelt out in double stays in its parts.
         planner.unplannable(f"attention of {q_value.dtype.text}")
     q, k, v = planner.unit_inner(q_value), planner.tensor(k_value), planner.tensor(v_value)
-    y = planner.place(statement.outputs[0], HEADS_INSIDE)
+    y = planner.place(group.output, HEADS_INSIDE)
     if y.strides[-1] != 1 and y.shape[-1] != 1:
-        y = planner.move(statement.outputs[0], HEADS_INSIDE)
+        y = planner.move(group.output, HEADS_INSIDE)
     batch, heads, queries, depth = q.shape
-    keys, value_depth = k.shape[2], statement.outputs[0].shape[3]
+    keys, value_depth = k.shape[2], group.output.shape[3]
     mask, kind = y, ""
     if mask_value is not None:
         mask = broadcast_to(planner.tensor(mask_value), (batch, heads, queries, keys))
@@ -285,7 +287,7 @@ def attention(planner: Planner, group: Group, statement: Statement) -> None:
         shared=shared,
         most_spans=most_spans(concrete(heads) or 0, shared, concrete(keys)) if decodes else 1,
     )
-    sizes = AttentionGiven(
+    sizes = AttentionSizes(
         batch=batch,
         heads=heads,
         kv_heads=k.shape[1],
@@ -312,7 +314,7 @@ def attention(planner: Planner, group: Group, statement: Statement) -> None:
     planner.call(call)
     if spec.most_spans > 1:
         join = JoinSpec(spec.shared, spec.most_spans, spec.natural, spec.empty_rows_zero)
-        given = JoinGiven(
+        given = JoinSizes(
             **by_name("batch heads queries keys value_depth", (batch, heads, queries, keys, value_depth)),
             **by_name("y_batch y_head", y.strides[:2]),
         )

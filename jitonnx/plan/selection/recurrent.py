@@ -10,7 +10,6 @@ import numpy as np
 from jitonnx.emit.arguments import by_name
 from jitonnx.ir.computation import computations as c
 from jitonnx.ir.computation import expressions as e
-from jitonnx.ir.computation.lowering import Statement
 from jitonnx.ir.dims import Dim, known
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
@@ -37,12 +36,17 @@ _REVERSE = {"forward": 0, "reverse": 1, "bidirectional": 2}
 """Which directions run backwards, by bits."""
 
 
-def recurrent(planner: Planner, group: Group, statement: Statement) -> None:
+def recurrent(
+    planner: Planner,
+    group: Group,
+    computation: c.Recurrent,
+    x: Value,
+    w: Value | None,
+    r: Value,
+    *optional: Value | None,
+) -> None:
     """LSTM, GRU or RNN in layout 0."""
-    computation = statement.computation
-    assert isinstance(computation, c.Recurrent)
-    x, w, r, b, lengths, initial_h, initial_c, peepholes, rows = (*statement.inputs, *[None] * 9)[:9]
-    assert x is not None and r is not None
+    b, lengths, initial_h, initial_c, peepholes, rows = (*optional, *[None] * 6)[:6]
     directions, hidden = r.shape[0], computation.hidden
     if not isinstance(directions, int) or not known(r.shape):
         # Neither `hidden_size` nor a weight that is there says it.
@@ -58,8 +62,7 @@ def recurrent(planner: Planner, group: Group, statement: Statement) -> None:
         gates = _input_products(planner, group, x, input_matrix(planner, w), input_bias, rows)
     else:
         gates = _with_bias(planner, x, input_bias)
-    outputs = [*statement.outputs, *[None] * 3][:3]
-    read = [value is not None and planner.is_read(value) for value in outputs]
+    read = [planner.is_read(value) for value in group.outputs]
     batch = x.shape[1]
     recurrence = planner.tensor(r).constant
     halves = _in_bfloat16(planner, recurrence, batch)
@@ -84,7 +87,8 @@ def recurrent(planner: Planner, group: Group, statement: Statement) -> None:
         last=any(read[1:]),
     )
     constants = [packed_recurrence(planner, spec, r), recurrent_bias]
-    _time_loop(planner, group, statement, spec, gates, directions, constants)
+    given = (peepholes, lengths, initial_h, initial_c)
+    _time_loop(planner, group, computation, spec, given, gates, constants)
 
 
 def _in_fixed_point(planner: Planner, recurrence: np.ndarray | None, batch: Dim | int) -> bool:
@@ -132,7 +136,7 @@ def _input_products(
     bias_value = Value("gates bias", TensorType(x.dtype, bias.shape))
     planner.bind(bias_value, bias)
     expr = e.operand(0, x.dtype) + e.operand(1, x.dtype)
-    inner = Group(group.position, statement_of(group), expr=expr, operands=[bias_value], output=products)
+    inner = Group(group.position, products, group.anchor, expr=expr, operands=[bias_value])
     gates, given = planner.temporary(products.shape, x.dtype), planner.unit_inner(x)
     if as_rows(given) is None:  # the steps of a sequence, one after the other: each step would read the weights anew
         given = planner.copy(given, (0, 1, 2), "its steps and sequences lie in another order than those of the gates")
@@ -161,30 +165,22 @@ def _with_bias(planner: Planner, x: Value, bias: StridedTensor) -> StridedTensor
     return gates
 
 
-def statement_of(group: Group) -> Statement:
-    """The anchor of a group that has one."""
-    assert group.anchor is not None
-    return group.anchor
-
-
 def _time_loop(
     planner: Planner,
     group: Group,
-    statement: Statement,
+    computation: c.Recurrent,
     spec: RecurrentSpec,
+    inputs: tuple[Value | None, ...],
     gates: StridedTensor,
-    directions: int,
     constants: list[StridedTensor],
 ) -> None:
-    computation = statement.computation
-    assert isinstance(computation, c.Recurrent)
-    _, _, _, _, lengths, initial_h, initial_c, peepholes = (*statement.inputs, *[None] * 8)[:8]
+    """inputs: peepholes, lengths and initial states."""
     steps, batch, _ = gates.shape
     hidden = computation.hidden
-    y = planner.place(statement.outputs[0])
-    states = [planner.place(value) for value in statement.outputs[1:]]
+    y, *states = map(planner.place, group.outputs)
+    directions = y.shape[1]
     given: list[StridedTensor] = []
-    for value, is_state in ((peepholes, False), (lengths, False), (initial_h, True), (initial_c, True)):
+    for value, is_state in zip(inputs, (False, False, True, True), strict=True):
         if value is not None:
             given.append(planner.dense(value))
         elif spec.initial and is_state and (computation.kind == "LSTM" or not given[2:]):

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from jitonnx.emit.arguments import by_name
 from jitonnx.ir.computation import computations as c
-from jitonnx.ir.computation.lowering import Statement
-from jitonnx.kernels.roi_align.spec import RoiAlignBuffers, RoiAlignGiven, RoiAlignSpec, bits
+from jitonnx.ir.graph import Value
+from jitonnx.kernels.roi_align.spec import RoiAlignBuffers, RoiAlignSizes, RoiAlignSpec, bits
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.tensor import channels_last_order
@@ -16,24 +16,22 @@ if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
 
 
-def roi_align(planner: Planner, group: Group, statement: Statement) -> None:
+def roi_align(
+    planner: Planner, group: Group, computation: c.RoiAlign, image: Value, regions: Value, batch_indices: Value
+) -> None:
     """RoiAlign and MaxRoiPool, in the layout that the image has: it is often larger than all its regions."""
-    computation = statement.computation
-    image, regions, batch_indices = statement.inputs
-    assert isinstance(computation, c.RoiAlign) and image is not None
-    assert regions is not None and batch_indices is not None
     x = planner.tensor(image)
     pixels = x.strides[1] == 1 and x.shape[1] != 1
     if not pixels and x.strides[3] != 1:
         x = planner.dense(image)
     order = channels_last_order(4) if pixels else (0, 1, 2, 3)
-    y = planner.place(statement.outputs[0], order)
+    y = planner.place(group.output, order)
     if y.strides[order[-1]] != 1:
-        y = planner.move(statement.outputs[0], order)
+        y = planner.move(group.output, order)
     names = [value.name for value in planner.node.inputs if value is not None]
     error = planner.flag(f"an index in {names[-1]!r} is outside the batch axis of {names[0]!r}")
     spec = RoiAlignSpec(computation.mode, computation.half_pixel, computation.sampling, pixels, x.dtype.numpy.name)
-    sizes = RoiAlignGiven(
+    sizes = RoiAlignSizes(
         **by_name("rois channels out_height out_width", y.shape),
         images=x.shape[0],
         **by_name("height width", x.shape[2:]),

@@ -30,17 +30,18 @@ from jitonnx.ir.dims import (
     usual,
 )
 from jitonnx.ir.dtypes import DType
+from jitonnx.ir.graph import Value
 from jitonnx.kernels.parts.layouts import UnaryBuffers
 from jitonnx.kernels.resize.spec import (
     REPEATS,
-    RepeatPlanesGiven,
+    RepeatPlanesSizes,
     RepeatPlanesSpec,
     ResizeAxisBuffers,
     ResizeAxisSizes,
     ResizeAxisSpec,
     ResizeBuffers,
     ResizePlanesBuffers,
-    ResizePlanesGiven,
+    ResizePlanesSizes,
     ResizePlanesSpec,
     ResizeSizes,
     pack_windows,
@@ -58,11 +59,9 @@ if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
 
 
-def resize(planner: Planner, group: Group, statement: Statement) -> None:
+def resize(planner: Planner, group: Group, computation: c.Resize, image: Value) -> None:
     """Resize: both spatial axes of an image in one kernel, other axes one after the other."""
-    computation = statement.computation
-    assert isinstance(computation, c.Resize) and statement.inputs[0] is not None and group.output is not None
-    source, shape = planner.tensor(statement.inputs[0]), computation.shape
+    source, shape = planner.tensor(image), computation.shape
     changing = _resampled_axes(computation, source.shape)
     if source.dtype is not DType.FLOAT and computation.mode != "nearest":
         # Images of double occur in no model; small integers are resampled in float32 by the operator.
@@ -74,17 +73,17 @@ def resize(planner: Planner, group: Group, statement: Statement) -> None:
         if found := _plane_windows(planner, group, computation, source):
             _resize_planes(planner, group, computation, source, found)
             return
-        _resize_image(planner, group, computation, planner.channels_last(statement.inputs[0]))
+        _resize_image(planner, group, computation, planner.channels_last(image))
         return
     assert group.expr is None, "Bug: resampling axis by axis has no epilogue"
     if source.dtype is not DType.FLOAT:
         # As above, for what is no image.
         planner.unplannable(f"resampling of axes {changing} of {source.dtype.text}")
-    tensor = planner.dense(statement.inputs[0])
+    tensor = planner.dense(image)
     growth = {axis: usual(shape[axis]) / usual(source.shape[axis]) for axis in changing}
     for axis in sorted(changing, key=lambda axis: growth[axis]):  # the one that shrinks most first
         tensor = _resize_axis(planner, computation, source, tensor, axis)
-    out = planner.place(statement.outputs[0])
+    out = planner.place(group.output)
     planner.copy_into(tensor, out, "resampled axis by axis")
 
 
@@ -111,7 +110,6 @@ def _resampled_axes(computation: c.Resize, shape: Sequence[DimLike]) -> list[int
 
 def _repeats(planner: Planner, group: Group, computation: c.Resize, x: StridedTensor) -> tuple[int, int] | None:
     """(rows, columns) that each pixel becomes, if planes of pixels become larger ones by mere repetition."""
-    assert group.output is not None
     target = planner.destination(group.output)
     if computation.mode != "nearest" or group.expr is not None or target is None or not target.contiguous:
         return None
@@ -149,9 +147,8 @@ def _repeats_elements(maker: ResamplingTable, factor: int) -> bool:
 
 
 def _repeat_pixels(planner: Planner, group: Group, x: StridedTensor, down: int, across: int) -> None:
-    assert group.output is not None
     y = planner.place(group.output)
-    sizes = RepeatPlanesGiven(**planes(x), down=down)
+    sizes = RepeatPlanesSizes(**planes(x), down=down)
     spec, buffers = RepeatPlanesSpec(x.dtype.itemsize, across), UnaryBuffers(x=x, y=y)
     call = KernelCall(spec, buffers, sizes, label="resize nearest")
     call.reason = f"each pixel {down} x {across} times"
@@ -164,7 +161,6 @@ _TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
 
 def _plane_windows(planner: Planner, group: Group, computation: c.Resize, source: StridedTensor) -> int | None:
     """How many vectors the windows of columns have, if an image is to be resized in planes of pixels."""
-    assert group.output is not None
     target = planner.destination(group.output)
     if computation.antialias or computation.roi is not None:
         return None
@@ -198,14 +194,13 @@ def _windows_fit(table: _Table, lanes: int, vectors: int) -> bool:
 
 
 def _resize_planes(planner: Planner, group: Group, computation: c.Resize, x: StridedTensor, vectors: int) -> None:
-    assert group.output is not None
     if not in_planes(x):
         x = planner.copy(x, tuple(range(4)), "grows much, and is bound for planes of pixels")
     y = planner.place(group.output)
     rows, columns = (_Table.of(computation, x, axis) for axis in (2, 3))
     windows = columns.windows(planner, vectors)
     spec = ResizePlanesSpec(integers([rows.taps])[0], vectors, 2 if not_negative(2 * y.shape[2] - x.shape[2]) else 1)
-    sizes = ResizePlanesGiven(**planes_to_planes(x, y))
+    sizes = ResizePlanesSizes(**planes_to_planes(x, y))
     buffers = ResizePlanesBuffers(
         x=x,
         **by_name("rows row_weights", rows.constants(planner)),
@@ -303,7 +298,6 @@ def _antialias_taps(
 
 
 def _resize_image(planner: Planner, group: Group, computation: c.Resize, x: StridedTensor) -> None:
-    assert group.output is not None
     y = planner.place(group.output, channels_last_order(4), strict=True)
     rows, columns = (_Table.of(computation, x, axis) for axis in (2, 3))
     outside = computation.extrapolation if rows.extrapolates else None

@@ -11,7 +11,6 @@ import numpy as np
 
 from jitonnx.emit.arguments import by_name
 from jitonnx.ir.computation import computations as c
-from jitonnx.ir.computation.lowering import Statement
 from jitonnx.ir.dims import DimLike, concrete, product
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
@@ -125,29 +124,27 @@ def _merge(tensor: StridedTensor, axes: Sequence[int]) -> DimLike | None:
     return None if merged is None else merged[0]
 
 
+def in_three_loops(
+    planner: Planner, source: Value, result: Value, axis: int
+) -> tuple[StridedTensor, StridedTensor, Loops]:
+    """The operand and a place for a result of its shape, both as loops outside, along and inside of `axis`."""
+    x = planner.tensor(source)
+    if three_loops([axis], x) is None:
+        x = planner.copy(x, tuple(range(x.rank)), "needed as rows")
+    y, loops = planner.place_as(result, memory_order(x), lambda y: three_loops([axis], x, y))
+    return x, y, loops
+
+
 def _check_float(planner: Planner, value: Value) -> None:
     if value.dtype not in (DType.FLOAT, DType.DOUBLE):
         # ONNX defines these for floats alone, and half precision is widened.
         planner.unplannable(f"its kernel does not take {value.dtype.text}")
 
 
-def softmax(planner: Planner, group: Group, statement: Statement) -> None:
+def softmax(planner: Planner, group: Group, computation: c.Softmax, source: Value) -> None:
     """Softmax or LogSoftmax along one axis."""
-    computation = statement.computation
-    assert isinstance(computation, c.Softmax) and statement.inputs[0] is not None
-    _check_float(planner, statement.inputs[0])
-    x = planner.tensor(statement.inputs[0])
-    assert group.output is not None
-    value = group.output
-    loops = three_loops([computation.axis], x)
-    if loops is None:
-        x = planner.copy(x, tuple(range(x.rank)), "needed as rows")
-    y = planner.place(value, memory_order(x))
-    loops = three_loops([computation.axis], x, y)
-    if loops is None:
-        y = planner.move(value, memory_order(x))
-        loops = three_loops([computation.axis], x, y)
-        assert loops is not None, "Bug: a dense tensor is not three loops"
+    _check_float(planner, source)
+    x, y, loops = in_three_loops(planner, source, group.output, computation.axis)
     kind = "log_softmax" if computation.log else "softmax"
     extents = concrete(loops.outer), concrete(loops.length), concrete(loops.inner)
     spec = choose_softmax(*extents, kind, x.dtype.numpy.name, _result(x, y))
@@ -161,16 +158,18 @@ def softmax(planner: Planner, group: Group, statement: Statement) -> None:
     planner.call(call)
 
 
-def normalize(planner: Planner, group: Group, statement: Statement) -> None:
+def normalize(
+    planner: Planner,
+    group: Group,
+    computation: c.Normalize,
+    image: Value,
+    scale: Value | None = None,
+    bias: Value | None = None,
+) -> None:
     """LayerNormalization or RMSNormalization: rows of all axes from one on."""
-    computation = statement.computation
-    assert isinstance(computation, c.Normalize)
-    image, scale, bias = (*statement.inputs, None, None)[:3]
-    assert image is not None
     _check_float(planner, image)
     x = planner.tensor(image)
     axes = range(computation.axis, x.rank)
-    assert group.output is not None
     x, y, loops = _as_rows(planner, x, group.output, axes)
     order = [axis - computation.axis for axis in memory_order(x) if axis in axes]
     vectors = [
@@ -226,14 +225,14 @@ def _as_rows(
     planner: Planner, x: StridedTensor, value: Value, axes: Sequence[int]
 ) -> tuple[StridedTensor, StridedTensor, Loops]:
     """x and a place for the result, both as rows of `axes`; x is copied if it lies otherwise."""
-    if (loops := three_loops(axes, x)) is None or loops.inner != 1:
+
+    def rows(*tensors: StridedTensor) -> Loops | None:
+        loops = three_loops(axes, *tensors)
+        return None if loops is None or loops.inner != 1 else loops
+
+    if rows(x) is None:
         x = planner.copy(x, tuple(range(x.rank)), "needed as rows")
-    y = planner.place(value, memory_order(x))
-    loops = three_loops(axes, x, y)
-    if loops is None or loops.inner != 1:
-        y = planner.move(value, memory_order(x))
-        loops = three_loops(axes, x, y)
-    assert loops is not None, "Bug: a dense tensor is not rows"
+    y, loops = planner.place_as(value, memory_order(x), lambda y: rows(x, y))
     return x, y, loops
 
 
@@ -248,12 +247,10 @@ def _row_vector(planner: Planner, value: Value, shape: Sequence[DimLike], order:
     return planner.copy(tensor, order, "needed dense, in the order of the rows")
 
 
-def group_normalize(planner: Planner, group: Group, statement: Statement) -> None:
+def group_normalize(
+    planner: Planner, group: Group, computation: c.GroupNormalize, image: Value, scale: Value | None, bias: Value | None
+) -> None:
     """InstanceNormalization, GroupNormalization, and MeanVarianceNormalization of images by themselves."""
-    computation = statement.computation
-    assert isinstance(computation, c.GroupNormalize)
-    image, scale, bias = statement.inputs
-    assert image is not None and group.output is not None
     _check_float(planner, image)
     x = planner.tensor(image)
     scales = [None if value is None else _row_vector(planner, value, value.shape, [0]) for value in (scale, bias)]
@@ -302,13 +299,9 @@ def _group_normalize_channels_last(
     scales: Sequence[StridedTensor | None],
 ) -> None:
     """The channels' statistics, then the normalised image."""
-    assert group.output is not None
-    y = planner.place(group.output, channels_last_order(x.rank), strict=True)
-    matrix, out = pixels_as_rows(x), pixels_as_rows(y)
-    if out is None:
-        y = planner.move(group.output, channels_last_order(x.rank))
-        out = pixels_as_rows(y)
-    assert matrix is not None and out is not None, "Bug: dense channels-last pixels are not evenly spaced"
+    matrix = pixels_as_rows(x)
+    y, out = planner.place_as(group.output, channels_last_order(x.rank), pixels_as_rows, strict=True)
+    assert matrix is not None, "Bug: dense channels-last pixels are not evenly spaced"
     images, pixels, channels = matrix.shape
     element = x.dtype.numpy.name
     partial = planner.temporary((images, BLOCKS, 2, channels), x.dtype)
@@ -331,33 +324,27 @@ def _group_normalize_channels_last(
     planner.call(call)
 
 
-def reduce(planner: Planner, group: Group, statement: Statement) -> None:
+def reduce(planner: Planner, group: Group, computation: c.Reduce, source: Value) -> None:
     """ReduceSum and its like, over any axes."""
-    computation = statement.computation
-    assert isinstance(computation, c.Reduce)
-    _reduce(planner, group, statement, computation.kind, computation.axes, keepdims=computation.keepdims, last=False)
+    _reduce(planner, group, source, computation.kind, computation.axes, keepdims=computation.keepdims, last=False)
 
 
-def arg_reduce(planner: Planner, group: Group, statement: Statement) -> None:
+def arg_reduce(planner: Planner, group: Group, computation: c.ArgReduce, source: Value) -> None:
     """ArgMax and ArgMin."""
-    computation = statement.computation
-    assert isinstance(computation, c.ArgReduce)
     kind, axes = f"arg_{computation.kind}", (computation.axis,)
-    _reduce(planner, group, statement, kind, axes, keepdims=computation.keepdims, last=computation.last)
+    _reduce(planner, group, source, kind, axes, keepdims=computation.keepdims, last=computation.last)
 
 
 def _reduce(
     planner: Planner,
     group: Group,
-    statement: Statement,
+    source: Value,
     kind: str,
     axes: Sequence[int],
     *,
     keepdims: bool,
     last: bool,
 ) -> None:
-    (source,) = statement.inputs
-    assert source is not None
     x = planner.tensor(source)
     if x.dtype.numpy.name not in (*ELEMENTS, *BYTES):
         # The operators widen other types to these.
@@ -367,26 +354,20 @@ def _reduce(
         x = planner.copy(x, [*(a for a in range(x.rank) if a not in axes), *axes], "reduced axes needed innermost")
         loops = three_loops(axes, x)
     assert loops is not None, "Bug: a dense tensor is not three loops"
-    value = statement.outputs[0]
     kept = [axis for axis in memory_order(x) if keepdims or axis not in axes]
     order = [sorted(kept).index(axis) for axis in kept]
-    y = planner.place(value, order)
-    y_outer = _outer_stride(x, y, axes, keepdims=keepdims)
-    if y_outer is None:
-        y = planner.move(value, order)
-        y_outer = _outer_stride(x, y, axes, keepdims=keepdims)
-        assert y_outer is not None, "Bug: a dense result is not two loops"
+    y, y_outer = planner.place_as(group.output, order, lambda y: _outer_stride(x, y, axes, keepdims=keepdims))
     outer, length, inner = loops[:3]
     x_outer, x_step, _ = loops.strides[0]
     known = {"outer": concrete(outer), "length": concrete(length), "x_outer": concrete(x_outer)}
     specs = choose_reduction(kind, concrete(inner), x.dtype.numpy.name, select_last_index=last, **known)
     if specs[0].stored and not specs[0].is_index:
-        specs = [replace(spec, element=value.dtype.numpy.name) for spec in specs]
+        specs = [replace(spec, element=group.output.dtype.numpy.name) for spec in specs]
     *first, spec = specs
     strides, rest = (x_outer, x_step), length
     for of_parts in first:
         parts = of_parts.parts
-        partial = planner.temporary((outer, parts, inner), value.dtype)
+        partial = planner.temporary((outer, parts, inner), group.output.dtype)
         sizes = ReductionSizes(
             outer=outer,
             length=length,

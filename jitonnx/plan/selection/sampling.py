@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING
 
 from jitonnx.emit.arguments import by_name
 from jitonnx.ir.computation import computations as c
-from jitonnx.ir.computation.lowering import Statement
 from jitonnx.ir.dims import DimLike, concrete, minimum
 from jitonnx.ir.graph import Value
 from jitonnx.kernels.grid_sample.spec import (
     MAX_AXES,
     SampleBuffers,
-    SampleGiven,
     SamplePixelsSpec,
     SamplePlanesSpec,
+    SampleSizes,
     prefers_pixels,
 )
 from jitonnx.plan.calls import KernelCall
@@ -35,12 +34,10 @@ def reads_pixels(x: Value) -> bool:
     return channels is None or prefers_pixels(channels)
 
 
-def sample(planner: Planner, group: Group, statement: Statement) -> None:
+def sample(
+    planner: Planner, group: Group, computation: c.Sample, image: Value, points: Value, *given: Value | None
+) -> None:
     """GridSample, and what a deformable convolution reads."""
-    computation = statement.computation
-    assert isinstance(computation, c.Sample)
-    image, points, *given = statement.inputs
-    assert image is not None and points is not None
     axes = len(image.shape) - 2
     if axes > MAX_AXES:
         # Of four axes cubic interpolation would take 256 taps, written out; models have up to three.
@@ -50,9 +47,9 @@ def sample(planner: Planner, group: Group, statement: Statement) -> None:
     if pixels and x.strides[1] != 1:
         x = planner.channels_last(image)
     order = channels_last_order(3) if pixels else (0, 1, 2)
-    y = planner.place(statement.outputs[0], order)
+    y = planner.place(group.output, order)
     if y.strides[order[-1]] != 1:
-        y = planner.move(statement.outputs[0], order)
+        y = planner.move(group.output, order)
     spans: list[DimLike] = [size * stride for size, stride in zip(x.shape[2:], x.strides[2:], strict=True)]
     if not all(planner.assume(minimum(span, _REACH), span) for span in spans):
         planner.unplannable("a channel of the image it samples spans 2**31 elements or more")
@@ -62,7 +59,7 @@ def sample(planner: Planner, group: Group, statement: Statement) -> None:
     element = _WORDS[x.dtype.itemsize] if computation.mode == "nearest" else x.dtype.numpy.name
     kind = SamplePixelsSpec if pixels else SamplePlanesSpec
     spec = kind(computation.mode, computation.outside, axes, computation.aligned, element, weights is not None)
-    sizes = SampleGiven(
+    sizes = SampleSizes(
         **by_name("images channels places", y.shape),
         **by_name("x_image x_channel", x.strides[:2]),
         **by_name("y_image y_channel y_place", y.strides),

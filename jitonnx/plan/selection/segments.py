@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jitonnx.ir.computation import computations as c
-from jitonnx.ir.computation.lowering import Statement
 from jitonnx.ir.dims import product
-from jitonnx.kernels.segments.spec import SegmentsBuffers, SegmentsGiven, SegmentsSpec
+from jitonnx.ir.graph import Value
+from jitonnx.kernels.segments.spec import SegmentsBuffers, SegmentsSizes, SegmentsSpec
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 
@@ -15,16 +15,12 @@ if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
 
 
-def reduce_segments(planner: Planner, group: Group, statement: Statement) -> None:
+def reduce_segments(planner: Planner, group: Group, computation: c.ReduceSegments, data: Value, bounds: Value) -> None:
     """What bags of embeddings become."""
-    computation, (data, bounds) = statement.computation, statement.inputs
-    assert isinstance(computation, c.ReduceSegments) and data is not None and bounds is not None
-    x, offsets, y = planner.dense(data), planner.dense(bounds), planner.place(statement.outputs[0])
-    if not y.contiguous:
-        y = planner.move(statement.outputs[0], tuple(range(y.rank)))
+    x, offsets, y = planner.dense(data), planner.dense(bounds), planner.dense_place(group.output)
     error = planner.flag("offsets of bags are negative, beyond the last row, or not in order")
     spec = SegmentsSpec(computation.kind, x.dtype.numpy.name)
-    sizes = SegmentsGiven(rows=x.shape[0], segments=y.shape[0], columns=product(y.shape[1:]))
+    sizes = SegmentsSizes(rows=x.shape[0], segments=y.shape[0], columns=product(y.shape[1:]))
     call = KernelCall(spec, SegmentsBuffers(x=x, offsets=offsets, y=y, error=error), sizes)
     call.label, call.reason = f"{computation.kind} of segments", "rows reduced bag by bag"
     planner.call(call)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from jitonnx.emit.arguments import by_name
 from jitonnx.ir.computation import computations as c
-from jitonnx.ir.computation.lowering import Statement
 from jitonnx.ir.dims import DimLike, product
-from jitonnx.kernels.topk.spec import ELEMENTS, TopKBuffers, TopKGiven, TopKSpec
+from jitonnx.ir.graph import Value
+from jitonnx.kernels.topk.spec import ELEMENTS, TopKBuffers, TopKSizes, TopKSpec
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.tensor import StridedTensor, reshape_strides
@@ -17,12 +17,9 @@ if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
 
 
-def top_k(planner: Planner, group: Group, statement: Statement) -> None:
+def top_k(planner: Planner, group: Group, computation: c.TopK, source: Value) -> None:
     """TopK: values and indices."""
-    computation = statement.computation
-    assert isinstance(computation, c.TopK) and statement.inputs[0] is not None
-    axis = computation.axis
-    x = planner.tensor(statement.inputs[0])
+    axis, x = computation.axis, planner.tensor(source)
     order = [*(other for other in range(x.rank) if other != axis), axis]
     if x.dtype.numpy.name not in ELEMENTS:
         # ONNX's numbers are all here; half precision is widened.
@@ -30,13 +27,13 @@ def top_k(planner: Planner, group: Group, statement: Statement) -> None:
     if _row_stride(x, axis) is None:
         x = planner.copy(x, order, "needed as rows")
     results = []
-    for value in statement.outputs:
+    for value in group.outputs:
         result = planner.place(value, order)
         results.append(planner.move(value, order) if _row_stride(result, axis) is None else result)
     strides = [_row_stride(tensor, axis) for tensor in (x, *results)]
     assert None not in strides, "Bug: a dense tensor is not rows"
     rows = product(x.shape[other] for other in order[:-1])
-    sizes = TopKGiven(
+    sizes = TopKSizes(
         rows=rows,
         length=x.shape[axis],
         k=results[0].shape[axis],

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from jitonnx.ir.computation import computations as c
-from jitonnx.ir.computation.lowering import Statement
 from jitonnx.ir.dtypes import DType
+from jitonnx.ir.graph import Value
 from jitonnx.kernels.convolution.choose import choose_transposed
 from jitonnx.kernels.convolution.problem import ConvolutionBuffers, Problem
 from jitonnx.plan.calls import KernelCall
@@ -33,12 +33,15 @@ if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
 
 
-def transposed_convolution(planner: Planner, group: Group, statement: Statement) -> None:
+def transposed_convolution(
+    planner: Planner,
+    group: Group,
+    computation: c.TransposedConvolution,
+    image: Value,
+    kernel: Value,
+    bias: Value | None = None,
+) -> None:
     """ConvTranspose over one or two spatial axes."""
-    computation = statement.computation
-    assert isinstance(computation, c.TransposedConvolution)
-    image, kernel, bias = (*statement.inputs, None)[:3]
-    assert image is not None and kernel is not None and group.output is not None
     weights = planner.tensor(kernel)
     array = weights.constant
     if array is None or array.ndim not in (3, 4) or image.dtype is not DType.FLOAT:
@@ -94,7 +97,6 @@ def _makes_blocks(
     place in the blocks: channels-last, where weights stay in the second-level cache, as each row of pixels reads them,
     and if its epilogue's operands are the same for all pixels.
     """
-    assert group.output is not None
     blocks = tuple(dim * step for dim, step in zip(x.shape[2:], computation.strides, strict=True))
     apart = weights.shape[2:] == computation.strides and y.shape[2:] == blocks and computation.group == 1
     if not apart or any(computation.pads_before) or any(dilation != 1 for dilation in computation.dilations):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jitonnx.ir.computation import computations as c
-from jitonnx.ir.computation.lowering import Statement
-from jitonnx.kernels.trees.spec import TreesGiven
+from jitonnx.ir.graph import Value
+from jitonnx.kernels.trees.spec import TreesSizes
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.forests import packed
 from jitonnx.plan.fusion import Group
@@ -15,17 +15,12 @@ if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
 
 
-def trees(planner: Planner, group: Group, statement: Statement) -> None:
+def trees(planner: Planner, group: Group, computation: c.Trees, rows: Value) -> None:
     """The scores of a forest."""
-    computation = statement.computation
-    assert isinstance(computation, c.Trees) and statement.inputs[0] is not None
-    forest, x = computation.forest, planner.unit_inner(statement.inputs[0])
-    out = planner.place(statement.outputs[0])
-    if not out.contiguous:
-        out = planner.move(statement.outputs[0], (0, 1))
+    forest, x, out = computation.forest, planner.unit_inner(rows), planner.dense_place(group.output)
     spec, arrays = packed(forest, computation.aggregate, planner.target.lanes(4))
     constants = {name: planner.constant(array) for name, array in arrays.items()}
-    sizes = TreesGiven(
+    sizes = TreesSizes(
         rows=x.shape[0],
         x_row=x.strides[0],
         features=x.shape[1],

@@ -16,8 +16,17 @@ from jitonnx.ir.graph import Value
 from jitonnx.ir.types import TensorType
 from jitonnx.kernels.convolution.spec import DirectSpec
 from jitonnx.plan.fusion import Group
+from jitonnx.plan.region import memory_order
 from jitonnx.plan.selection.volumes import depth_as_channels
-from jitonnx.plan.tensor import StridedTensor, apart, channels_last_order, is_channels_last, pair, pixels_as_rows
+from jitonnx.plan.tensor import (
+    StridedTensor,
+    apart,
+    as_rows,
+    channels_last_order,
+    is_channels_last,
+    pair,
+    pixels_as_rows,
+)
 from jitonnx.support.records import dataclass
 
 if TYPE_CHECKING:
@@ -28,7 +37,6 @@ _Direct = TypeVar("_Direct", bound=DirectSpec)
 
 def writing(planner: Planner, group: Group, spec: _Direct, y: StridedTensor) -> tuple[_Direct, StridedTensor]:
     """The spec that writes the result, and where: planes of pixels if it is bound for such."""
-    assert group.output is not None
     target = planner.destination(group.output)
     if target is None or target.shape != y.shape or is_channels_last(target) or target.strides[-1] != 1:
         # Where rows do not follow each other (a concatenation along the width) no tile runs from one to the next.
@@ -176,13 +184,21 @@ def place_rows(
     planner: Planner, value: Value, order: Sequence[int], rows: Sequence[int]
 ) -> tuple[StridedTensor, DimLike]:
     """Place a result whose axes `rows`, joined, are to be rows evenly spaced; tell how far apart these are, too."""
-    y = planner.place(value, order, strict=True)
-    row = apart(y, rows)
-    if row is None:
-        y = planner.move(value, order)
-        row = apart(y, rows)
-    assert row is not None, "Bug: the rows of a dense result are not evenly spaced"
-    return y, row
+    return planner.place_as(value, order, lambda y: apart(y, rows), strict=True)
+
+
+def rows_in_memory(
+    planner: Planner, source: Value, result: Value
+) -> tuple[StridedTensor, StridedTensor, tuple[DimLike, DimLike, tuple[DimLike, ...]]]:
+    """An operand, copied if it has gaps, and a place for a result of its shape: both as `as_rows` tells of them, in the
+    order that the operand lies in."""
+    x = planner.tensor(source)
+    order = memory_order(x)
+    if as_rows(order, x) is None:
+        x = planner.copy(x, order, "needed without gaps")
+        order = memory_order(x)
+    y, rows = planner.place_as(result, order, lambda y: as_rows(order, x, y))
+    return x, y, rows
 
 
 def row_strides(rows: Sequence[int]) -> Callable[[StridedTensor], tuple[DimLike, DimLike, DimLike] | None]:

@@ -21,7 +21,9 @@ from . import watch
 from .functions import POINTER, FunctionBuilder
 
 _HUGE_BYTES = 4 << 20
-"""Memory from this size on is asked for in huge pages."""
+"""Memory from this size on is asked for in huge pages, and consists of such: what lies in front of the first and behind
+the last would be in small ones. MobileNets and efficientnet_b0 take 0.985 of the time so, unet_gn 0.97 (Zen 5)."""
+_HUGE_PAGE_BYTES = 2 << 20
 _STEPS = 3
 """The logarithm of how many sizes there are between powers of two: room is left for somewhat larger programs."""
 _LIMITS = (("memory_bytes", "memory_bytes"), ("pointer_count", "pointer_limit"), ("base_count", "base_limit"))
@@ -123,11 +125,15 @@ def _grow(module: llvm_ir.Module) -> None:
     words = code.add(pointers, code.multiply(bases, 2))
     begin = code.build.and_(code.add(memory_bytes, WORD_BYTES - 1), code.number(-WORD_BYTES))
     total = code.add(begin, code.multiply(words, WORD_BYTES))
+    large = code.compare(total, ">=", _HUGE_BYTES)
+    whole = code.build.and_(code.add(total, _HUGE_PAGE_BYTES - 1), code.number(-_HUGE_PAGE_BYTES))
+    total = code.build.select(large, whole, total)
+    alignment = code.build.select(large, code.number(_HUGE_PAGE_BYTES), code.number(SEPARATION))
     place = code.variable(0)
-    failed = code.call("posix_memalign", place, SEPARATION, total)
+    failed = code.call("posix_memalign", place, alignment, total)
     code.give_if(code.build.icmp_signed("!=", failed, failed.type(0)), 0)
     block = code.load(place, POINTER)
-    with code.if_then(code.compare(total, ">=", _HUGE_BYTES)):
+    with code.if_then(large):
         code.call("jitonnx_ask_for_huge_pages", block, total)
     at = code.at(block, begin)
     for name, count in (("pointers", pointers), ("bases", bases), ("held", bases)):

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from jitonnx.tools.cli.common import positive
+from jitonnx.tools.cli.common import CACHE_HELP, CACHE_TYPES, positive
 
 if TYPE_CHECKING:
     from jitonnx.genai import LanguageModel
@@ -42,6 +42,7 @@ def add(subparsers: Any) -> None:
         help="read up to N tokens ahead where the last ones have stood before",
     )
     parser.add_argument("--draft", metavar="FOLDER", help="a smaller model of the same tokens, which proposes tokens")
+    parser.add_argument("--cache-type", choices=CACHE_TYPES, help=CACHE_HELP)
     parser.add_argument("--threads", type=positive, metavar="N", help="of a run (default: as the configuration says)")
     parser.set_defaults(command=main)
 
@@ -51,7 +52,7 @@ def main(options: argparse.Namespace) -> None:
     from jitonnx import genai
     from jitonnx.errors import InvalidArgument
 
-    model = genai.load(options.folder, threads=options.threads, draft=options.draft)
+    model = genai.load(options.folder, threads=options.threads, draft=options.draft, cache_type=options.cache_type)
     is_chat = model.tokenizer.has_chat_template and not options.raw
     system = [{"role": "system", "content": options.system}] if options.system else []
     if system and not is_chat:

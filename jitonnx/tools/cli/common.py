@@ -73,6 +73,11 @@ def add_inputs(parser: argparse.ArgumentParser, *, feeds: bool = True, ranges: b
         parser.add_argument("--seed", type=count, default=0, help="of random inputs (default: 0)")
 
 
+CACHE_TYPES = ("float32", "float16", "bfloat16", "int8")
+CACHE_HELP = "of keys and values of earlier tokens (default: as the model has them)"
+"""The option --cache-type of commands for language models."""
+
+
 def positive(text: str) -> int:
     """An argument that is a number above 0."""
     if count(text) < 1:

@@ -8,12 +8,12 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jitonnx.tools.cli.common import count, positive
+from jitonnx.tools.cli.common import CACHE_HELP, CACHE_TYPES, count, positive
 
 if TYPE_CHECKING:
     import numpy as np
 
-_OF_FOLDERS = {"api_key": "--api-key"}
+_OF_FOLDERS = {"api_key": "--api-key", "cache_type": "--cache-type"}
 _KEY = "JITONNX_API_KEY"
 _OF_FILES = {"artifact": "--artifact", "grpc_port": "--grpc-port", "delay": "--delay", "warm_up": "--warm-up"}
 """Options that one kind of model has, by their names in the parser."""
@@ -29,7 +29,8 @@ def add(subparsers: Any) -> None:
     parser.add_argument(
         "model",
         metavar="MODEL",
-        help="an ONNX file, or a language model's folder with genai_config.json, model.onnx and tokenizer.json",
+        help="an ONNX file, a language model's folder with genai_config.json, model.onnx and tokenizer.json, or an "
+        "encoder's with config.json, model.onnx and tokenizer.json (embeddings, ranks)",
     )
     parser.add_argument(
         "--host", default="127.0.0.1", metavar="ADDRESS", help="to listen at (default: 127.0.0.1, this machine alone)"
@@ -64,6 +65,7 @@ def add(subparsers: Any) -> None:
         metavar="TEXT",
         help="what clients have to bring along (default: the environment's JITONNX_API_KEY, or nothing)",
     )
+    folders.add_argument("--cache-type", choices=CACHE_TYPES, help=CACHE_HELP)
     files = parser.add_argument_group("files alone")
     files.add_argument(
         "--artifact",
@@ -112,6 +114,7 @@ def _serve_folder(options: argparse.Namespace) -> None:
         name=options.name,
         threads=options.threads,
         shutdown_seconds=options.shutdown_seconds,
+        cache_type=options.cache_type,
         api_key=options.api_key or os.environ.get(_KEY),
         most_waiting=options.most_waiting or 256,
         max_batch_size=options.batch,

@@ -14,7 +14,7 @@ from jitonnx.tools.cli.common import positive
 if TYPE_CHECKING:
     from jitonnx.genai import Transcript
 
-_FORMATS = ("text", "srt", "json")
+_FORMATS = ("text", "srt", "vtt", "json")
 
 
 def add(subparsers: Any) -> None:
@@ -29,7 +29,7 @@ def add(subparsers: Any) -> None:
         "--format",
         choices=_FORMATS,
         default="text",
-        help="srt: subtitles; json: a line a file, of its language, text and segments with their seconds",
+        help="srt, vtt: subtitles; json: a line a file, of its language, text and segments with their seconds",
     )
     parser.add_argument("--threads", type=positive, metavar="N", help="of a run (default: as the configuration says)")
     parser.set_defaults(command=main)
@@ -55,13 +55,6 @@ def _formatted(found: Transcript, file: str, form: str) -> str:
     if form == "json":
         segments = [dataclasses.asdict(one) for one in found.segments]
         return json.dumps({"file": file, "language": found.language, "text": found.text, "segments": segments})
-    return "\n".join(
-        f"{number}\n{_clock(one.start)} --> {_clock(one.end)}\n{one.text}\n"
-        for number, one in enumerate(found.segments, 1)
-    )
+    from jitonnx.genai import subtitles
 
-
-def _clock(seconds: float) -> str:
-    """Hours, minutes, seconds and thousandths, as subtitles (SubRip) have them."""
-    whole, thousandths = divmod(round(seconds * 1000), 1000)
-    return f"{whole // 3600:02}:{whole // 60 % 60:02}:{whole % 60:02},{thousandths:03}"
+    return subtitles.srt(found.segments) if form == "srt" else subtitles.vtt(found.segments)

@@ -246,7 +246,6 @@ class _PackageWriter:
 
     def _write_region(self, group: Group, region: Region) -> None:
         """An array for the result, and the call of the kernel, which writes it."""
-        assert group.output is not None
         name = self._kernels[region].name
         node = _stem(group.maps[-1].node)
         operands = [self._value(value, f"{node}_{number}") for number, value in enumerate(_operands(group))]
@@ -340,7 +339,6 @@ def _region(group: Group) -> Region | None:
     """What a group computes element by element, behind its anchor, if it has one."""
     if group.expr is None:
         return None
-    assert group.output is not None
     return region_of(group.expr, _operands(group), group.output)
 
 
