@@ -336,13 +336,14 @@ class Steps:
     def spread(self, times: int) -> None:
         """Go on with several copies of each sequence, which lie behind each other."""
         self.caches.spread(times, self.width)
-        self.batch *= times
+        before, self.batch = self.batch, self.batch * times
         self._lengths, self._mask = np.repeat(self._lengths, times), np.repeat(self._mask, times, 0)
         self._places = Places(self._lengths, times)
         self._bound, self._version = Bound(self.decoder, self.batch), -1
         for name, value in self._extras.items():
             axis = self.decoder.batch_axes.get(name)
-            self.set_extra(name, value if axis is None else np.repeat(value, times, axis))
+            is_of_sequences = axis is not None and value.shape[axis] == before
+            self.set_extra(name, np.repeat(value, times, axis) if is_of_sequences else value)
 
     def pick(self, sources: np.ndarray) -> None:
         """Have each of the copies go on from the one that sources [batch] tells."""
