@@ -19,7 +19,7 @@ from jitonnx.genai.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class Segment:
-    """A part of a transcript: its text, and the seconds at which it begins and ends."""
+    """A part of a transcript: its text, and the seconds at which it begins and ends (start, end)."""
 
     start: float
     end: float
@@ -28,17 +28,18 @@ class Segment:
 
 @dataclass(frozen=True)
 class Transcript:
-    """What was said."""
+    """What was said.
+
+    language: its code, told or found out; None of a model that knows English alone. segments: those that have text, by
+    timestamps, or each window of 30 s where there are none. tokens: all that the model said, timestamps among them.
+    seconds: of the audio.
+    """
 
     text: str
     language: str | None
-    """Its code, told or found out; None of a model that knows English alone."""
     segments: list[Segment] = field(default_factory=list)
-    """Those that have text: by timestamps, or each window of 30 s where there are none."""
     tokens: list[int] = field(default_factory=list)
-    """All that the model said, timestamps among them."""
     seconds: float = 0.0
-    """Of the audio."""
 
     def __str__(self) -> str:
         return self.text

@@ -280,7 +280,7 @@ NBITS_AHEAD_BYTES = 4096
 """How far ahead of its use a panel of few bits is asked for. The panel behind it lies behind it. Lines are asked for
 one by one, between products: a core asks for few at a time, and all those of a block at once held up the loads behind
 them (a matrix in memory took 9 % longer). [Granite Rapids; bench.generation] Scales and zero points are asked for as
-many blocks ahead. [Zen 5]"""
+many blocks ahead. [Zen 5; bench.generation]"""
 GATHER_AHEAD = 96
 """Indices ahead of their use that GatherElements asks for: 3 to 4 % of the time where they come from the third-level
 cache. [Granite Rapids; bench.operators indexing/]"""
