@@ -306,6 +306,11 @@ class Steps:
                 "the model gives logits of the last column alone (prune_lm_head), and sequences are padded there: "
                 "give those of equal length together"
             )
+        if counts is not None and (states := [slot.past for slot in self.decoder.slots if slot.rows_axis is None]):
+            raise errors.NotImplemented(
+                f"the model has states, as {states[0]!r}, which would take in the padding of shorter sequences: give "
+                "those of equal length together, or each to a Generator or as a request to an Engine"
+            )
         last = np.full(self.batch, tokens.shape[1] - 1) if counts is None else np.maximum(counts, 1) - 1
         return self.read_kept(tokens, last[:, None], counts)[:, 0]
 

@@ -14,7 +14,7 @@ from onnx import ModelProto, helper, numpy_helper
 import jitonnx
 import jitonnx.genai as ours
 from jitonnx.genai.last_logits import with_last_logits
-from tests.genai.folders import SHAPE, WINDOW, write_folder, write_windowed_folder
+from tests.genai.folders import SHAPE, WINDOW, with_state, write_folder, write_windowed_folder
 
 PROMPT = np.random.default_rng(1).integers(4, SHAPE.vocabulary, 23).astype(np.int32)
 ROWS = np.full((3, 9), 3, np.int32)  # 3 pads
@@ -232,6 +232,17 @@ def test_wrong_options(model: ours.Model, options: dict[str, Any], message: str)
     with pytest.raises(jitonnx.errors.Error, match=message):
         params.set_search_options(**options)
         ours.Generator(model, params)
+
+
+def test_states_take_in_no_padding(language_model: ModelProto, tmp_path: Path) -> None:
+    model = ours.Model(str(write_folder(tmp_path / "state", with_state(language_model))))
+    params = ours.GeneratorParams(model)
+    params.set_search_options(batch_size=2)
+    generator = ours.Generator(model, params)
+    with pytest.raises(NotImplementedError, match="which would take in the padding"):
+        generator.append_tokens(np.array([[5, 6, 7], [8, 3, 3]], np.int32))
+    generator.append_tokens(np.array([[5, 6, 7], [8, 9, 10]], np.int32))
+    generator.generate_next_token()
 
 
 def test_wrong_tokens(model: ours.Model) -> None:
