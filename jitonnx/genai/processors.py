@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from jitonnx import errors
-from jitonnx.genai.image_processor import TYPES, ImageProcessor
 from jitonnx.genai.model import Model
 from jitonnx.genai.multimodal import MultiModalProcessor
 from jitonnx.genai.speech import SpeechProcessor
+from jitonnx.genai.vision_processor import TYPES, VisionProcessor
 
-PROCESSORS: dict[str, type[MultiModalProcessor]] = {"whisper": SpeechProcessor, **dict.fromkeys(TYPES, ImageProcessor)}
+PROCESSORS: dict[str, type[MultiModalProcessor]] = {"whisper": SpeechProcessor, **dict.fromkeys(TYPES, VisionProcessor)}
 
 
 def processor_of(model: Model) -> MultiModalProcessor:

@@ -24,7 +24,7 @@ TYPES: dict[str, type[ImagePrompts]] = {
 """What makes prompts of models of each type."""
 
 
-class ImageProcessor(MultiModalProcessor):
+class VisionProcessor(MultiModalProcessor):
     """Prompts with images."""
 
     def __init__(self, model: Model) -> None:
