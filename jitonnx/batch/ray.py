@@ -19,6 +19,12 @@ from jitonnx.batch.workers import Prediction, prepared, worker_of
 if TYPE_CHECKING:
     import pyarrow
 
+_BLOCK_SECONDS, _BLOCK_ROWS = 0.5, 1024
+"""How long an actor is to work on a block, some tens of times what Ray takes to hand it over; and its rows, where it is
+not known how long one takes."""
+_READ_SECONDS = 20e-6
+"""What a row takes to be read, handed over and written, about."""
+
 _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
 
@@ -54,7 +60,11 @@ def predict(
 
     model, columns, outputs, batch_rows, on_error, keep_columns: as for `jitonnx.batch.predict`. map_batches: of
     `Dataset.map_batches`, as `compute` (by default an `ActorPoolStrategy` of one actor up to one for each CPU of the
-    cluster), `num_cpus` (of an actor, 1) and `batch_size` (rows that an actor is given together, by default a block).
+    cluster), `num_cpus` (of an actor, 1) and `batch_size` (rows that an actor is given together).
+
+    By default rows are parted into blocks of about half a second of the model's time, as is measured here, or of 1,024
+    where sizes of a row are open, so that all actors have some: Ray reads small files as one block, which one actor
+    would work on alone. Where rows take less time than reading them they are taken as they come, and with `batch_size`.
     """
     prediction = prepared(
         model,
@@ -64,6 +74,9 @@ def predict(
         on_error=on_error,
         keep_columns=keep_columns,
     )
+    rows = None if "batch_size" in map_batches else _block_rows(prediction.row_seconds)
+    if rows is not None:
+        dataset = dataset.repartition(target_num_rows_per_block=rows)
     given: dict[str, Any] = {"batch_size": None, "num_cpus": 1, "zero_copy_batch": True}
     if not {"compute", "concurrency"} & map_batches.keys():  # the latter is what Ray had before 2.51
         cpus = ray.cluster_resources().get("CPU", 1) / map_batches.get("num_cpus", 1)
@@ -71,6 +84,13 @@ def predict(
     return dataset.map_batches(
         Predictor, fn_constructor_args=(prediction,), batch_format="pyarrow", **{**given, **map_batches}
     )
+
+
+def _block_rows(seconds: float | None) -> int | None:
+    """The rows of a block, by what one takes; None: as they come."""
+    if seconds is None:
+        return _BLOCK_ROWS
+    return None if seconds < _READ_SECONDS else max(1, round(_BLOCK_SECONDS / seconds))
 
 
 def each(function: Callable[[_Task], _Result], tasks: Iterable[_Task], workers: int | None = None) -> Iterator[_Result]:

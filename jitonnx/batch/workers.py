@@ -14,9 +14,12 @@ import hashlib
 import os
 import tempfile
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from jitonnx.api.session import InferenceSession, load
 from jitonnx.batch.packing import Arrays
@@ -38,7 +41,6 @@ from jitonnx.support.kernel_cache import KernelCache, default_directory
 from jitonnx.support.log import logger
 
 if TYPE_CHECKING:
-    import numpy as np
     import pyarrow
 
 MOST_ROWS = SIZES[-1]
@@ -50,6 +52,7 @@ class Prediction(NamedTuple):
 
     model: the ONNX file's content; its path, where it has data in other files, which every worker has to see.
     compiled: an artifact of it for any batch, b"" where sizes of a row are open.
+    row_seconds: what a row takes a thread, about; None where sizes of a row are open.
     digest: of all but what follows from it; what workers know it by.
     """
 
@@ -60,6 +63,7 @@ class Prediction(NamedTuple):
     batch_rows: int | None
     on_error: str
     keep_columns: tuple[str, ...] | None
+    row_seconds: float | None
     digest: str
 
 
@@ -91,7 +95,7 @@ def prepared(
         content, digest = path, _digest(told, path.encode())
     session = InferenceSession(content, one_thread())
     open_settings(session, outputs, batch_rows, None, on_error, kept)
-    return Prediction(content, _compiled(session, batch_rows), *told, digest)
+    return Prediction(content, _compiled(session, batch_rows), *told, _row_seconds(session), digest)
 
 
 def _digest(told: object, model: bytes) -> str:
@@ -117,6 +121,26 @@ def _compiled(session: InferenceSession, batch_rows: int | None) -> bytes:
         except Error:  # models that are planned for a run's sizes alone: workers compile, or find it in their cache
             return b""
         return path.read_bytes()
+
+
+def _row_seconds(session: InferenceSession) -> float | None:
+    """What a row takes: of zeros, or of empty texts, the second time."""
+    signature = signature_of(session)
+    if any(None in one.shape for one in signature.inputs):
+        return None
+    rows = signature.rows or 1
+    shapes: dict[str, Any] = {one.name: (rows, *one.shape) for one in signature.inputs}
+    feeds = {
+        one.name: np.full(shapes[one.name], "" if one.dtype == np.dtype(object) else 0, one.dtype)
+        for one in signature.inputs
+    }
+    try:
+        session.run(None, feeds)
+        begin = time.perf_counter()
+        session.run(None, feeds)
+    except Error:  # of which it makes nothing
+        return None
+    return (time.perf_counter() - begin) / rows
 
 
 class Worker:

@@ -111,6 +111,17 @@ def test_ray_datasets(ray: Any) -> None:
     assert kept.take_batch(3, batch_format="pyarrow").column_names == ["id", "s"]
 
 
+def test_rays_actors_share_what_lies_in_one_block(ray: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As small files do, however many: by how long the model takes a row."""
+    from jitonnx.batch import ray as ours
+
+    assert [ours._block_rows(seconds) for seconds in (None, 1e-6, 0.01, 3.0)] == [1024, None, 50, 1]
+    monkeypatch.setattr(ours, "_block_rows", lambda seconds: 1250 if seconds else None)
+    made = ours.predict(ray.data.from_arrow(rows()), MODEL).materialize()
+    assert made.num_blocks() == 4
+    check(pa.concat_tables(ray.get(made.to_arrow_refs())))
+
+
 def test_dask_frames(dask: Any) -> None:
     import dask.dataframe as frames
     import pandas
