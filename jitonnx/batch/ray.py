@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import ray
 
 from jitonnx.batch.tables import Columns
-from jitonnx.batch.workers import Prediction, prepared, worker_of
+from jitonnx.batch.workers import Prediction, prepared, row_seconds, worker_of
 
 if TYPE_CHECKING:
     import pyarrow
@@ -74,7 +74,7 @@ def predict(
         on_error=on_error,
         keep_columns=keep_columns,
     )
-    rows = None if "batch_size" in map_batches else _block_rows(prediction.row_seconds)
+    rows = None if "batch_size" in map_batches else _block_rows(row_seconds(prediction))
     if rows is not None:
         dataset = dataset.repartition(target_num_rows_per_block=rows)
     given: dict[str, Any] = {"batch_size": None, "num_cpus": 1, "zero_copy_batch": True}

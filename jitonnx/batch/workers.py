@@ -52,7 +52,6 @@ class Prediction(NamedTuple):
 
     model: the ONNX file's content; its path, where it has data in other files, which every worker has to see.
     compiled: an artifact of it for any batch, b"" where sizes of a row are open.
-    row_seconds: what a row takes a thread, about; None where sizes of a row are open.
     digest: of all but what follows from it; what workers know it by.
     """
 
@@ -63,7 +62,6 @@ class Prediction(NamedTuple):
     batch_rows: int | None
     on_error: str
     keep_columns: tuple[str, ...] | None
-    row_seconds: float | None
     digest: str
 
 
@@ -95,7 +93,7 @@ def prepared(
         content, digest = path, _digest(told, path.encode())
     session = InferenceSession(content, one_thread())
     open_settings(session, outputs, batch_rows, None, on_error, kept)
-    return Prediction(content, _compiled(session, batch_rows), *told, _row_seconds(session), digest)
+    return Prediction(content, _compiled(session, batch_rows), *told, digest)
 
 
 def _digest(told: object, model: bytes) -> str:
@@ -123,8 +121,10 @@ def _compiled(session: InferenceSession, batch_rows: int | None) -> bytes:
         return path.read_bytes()
 
 
-def _row_seconds(session: InferenceSession) -> float | None:
-    """What a row takes: of zeros, or of empty texts, the second time."""
+def row_seconds(prediction: Prediction) -> float | None:
+    """What a row takes a thread, about: one of zeros, or of empty texts, the second time. None where sizes of a row are
+    open, and where the model makes nothing of these."""
+    session = _opened(prediction)
     signature = signature_of(session)
     if any(None in one.shape for one in signature.inputs):
         return None
@@ -138,7 +138,7 @@ def _row_seconds(session: InferenceSession) -> float | None:
         session.run(None, feeds)
         begin = time.perf_counter()
         session.run(None, feeds)
-    except Error:  # of which it makes nothing
+    except Error:
         return None
     return (time.perf_counter() - begin) / rows
 

@@ -17,10 +17,10 @@ from jitonnx.genai.config import Config
 from jitonnx.genai.last_logits import INDICES
 from jitonnx.genai.optimum import BRANCH
 from jitonnx.genai.places import Places
+from jitonnx.genai.tensors import TYPES
 from jitonnx.genai.vision import EmbeddingRuns, Parts, Prompts
 from jitonnx.ir.dtypes import DType
 
-_TEXTS = {f"tensor({dtype.text})": dtype for dtype in DType}
 _LEAST_COLUMNS = 128
 """The least columns of a mask's memory."""
 
@@ -122,9 +122,9 @@ def _named(config: Config, side: str, key: str, entries: Mapping[str, Any], *, i
 
 def dtype_of(name: str, text: str) -> DType:
     """The type of an input's or output's elements. InvalidArgument for what is no tensor."""
-    if text not in _TEXTS:
+    if text not in TYPES:
         raise InvalidArgument(f"{name!r} is {text}: inputs and outputs of a decoder are tensors")
-    return _TEXTS[text]
+    return TYPES[text]
 
 
 def _batch_axis(entry: Any, batch: Any) -> list[int]:
@@ -283,14 +283,14 @@ class Steps:
         """Columns of the mask: tokens and padding."""
         self._lengths = np.zeros(batch, np.int64)
         self.prompts = Prompts(decoder.parts) if decoder.parts is not None and batch == 1 else None
-        """Where the sequence may come with images."""
+        """What the one sequence has of prompts with images; None where it cannot have any."""
         self._bound = Bound(decoder, batch, self.prompts)
         self._extras: dict[str, np.ndarray] = {}
         self._mask = np.zeros((batch, 0))
         self._version = -1
         """The version of the caches that are bound."""
         self._places: Places | None = None
-        """Where the sequences lie, once there are several copies of each."""
+        """The rows of the beams, once there are several copies of each sequence."""
 
     # ------------------------------------------------------------ running
 

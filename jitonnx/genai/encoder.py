@@ -50,7 +50,7 @@ class Encoder:
         if self.features:
             required, allowed = self.features, {self.features}
             self.features_shape = list(inputs[self.features].shape)
-            """Of that input: [sounds, bands, frames], as far as they are known."""
+            """The sizes of that input, [sounds, bands, frames], as far as they are known."""
             self.features_type = dtype_of(self.features, inputs[self.features].type).numpy
         if required not in inputs or not set(inputs) <= allowed:
             raise errors.NotImplemented(

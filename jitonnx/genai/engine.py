@@ -62,7 +62,7 @@ class _Turn:
         self.guide = Guide(request.engine.model, *options.guidance) if options.guidance else None
         self.adjustment, self.most_logprobs = options.adjustment, options.logprobs
         self.logprobs: Logprobs | None = None
-        """Of the last token, where they are asked for."""
+        """How probable the last token was, if that is asked for."""
         changes = self.search.changes_logits or self.guide is not None or bool(self.adjustment)
         self.is_plain = not (self.search.is_sampling or changes or self.most_logprobs is not None)
         """Whether each token is that of the greatest logit, and nothing else is asked for."""

@@ -38,18 +38,18 @@ class LogMel:
     hop: int = 160
     """Samples between two frames."""
     seconds: int = 30
-    """Of a window, which is what an encoder takes."""
+    """The length of a window, which is what an encoder takes."""
     window: tuple[float, ...] = ()
     """The weights of a frame's samples; none: Hann's."""
 
     @property
     def samples(self) -> int:
-        """Of a window."""
+        """The samples of a window."""
         return self.seconds * RATE
 
     @property
     def frames(self) -> int:
-        """Of a window."""
+        """The frames of a window."""
         return self.samples // self.hop
 
     def features(self, samples: np.ndarray) -> np.ndarray:
@@ -139,7 +139,7 @@ def log_mel_of(config: Config) -> LogMel:
 
 
 def _of_pipeline(told: Mapping[str, Any], place: str) -> LogMel:
-    """Of a list of operations."""
+    """What a list of operations of onnxruntime-extensions says. InvalidArgument for one that is not as for Whisper."""
     try:
         operations = [one["operation"] for one in told["feature_extraction"]["sequence"]]
         kinds = {one["type"]: dict(one.get("attrs", {})) for one in operations}

@@ -14,9 +14,9 @@ class Logprobs:
     """Natural logarithms of probabilities."""
 
     token: float
-    """Of the token that was chosen."""
+    """The logarithm of the probability of the token that was chosen."""
     most: tuple[tuple[int, float], ...]
-    """The most probable tokens and theirs, in falling order."""
+    """The most probable tokens with theirs, in falling order."""
 
 
 def logprobs(logits: np.ndarray, token: int, count: int) -> Logprobs:

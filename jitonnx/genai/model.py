@@ -77,10 +77,11 @@ class Model:
             raise InvalidArgument(
                 f"{config.name('model', 'context_length')} is {self.context_length}: it is the most tokens there can be"
             )
+        parts = self._parts()
         rewrites: list[_Rewrite] = [self._with_last_logits] if last_logits else []
         if cache_type is not None:
-            rewrites.append(self._with_cache_type(cache_type, rewrites))
-        self.decoder = Decoder(config, self._session("decoder", "filename", rewrites), self._parts())
+            rewrites.append(self._with_cache_type(cache_type, rewrites, parts))
+        self.decoder = Decoder(config, self._session("decoder", "filename", rewrites), parts)
         self.encoder: Encoder | None = None
         """What reads the prompt, in models that have one. (Not in onnxruntime-genai.)"""
         if config.get("model", "encoder", "filename"):
@@ -173,11 +174,11 @@ class Model:
         logits = self.config.text("model", "decoder", "outputs", "logits", default="logits")
         return with_last_logits(data, ids, logits)
 
-    def _with_cache_type(self, cache_type: CacheType, rewrites: Sequence[_Rewrite]) -> _Rewrite:
-        """What gives a model's caches another type. rewrites: those before."""
+    def _with_cache_type(self, cache_type: CacheType, rewrites: Sequence[_Rewrite], parts: Parts | None) -> _Rewrite:
+        """What gives a model's caches another type. rewrites: those before; parts: the decoder's."""
         scales: dict[str, np.ndarray] = {}
         if cache_type.is_integer and cache_type.tokens is not None:
-            decoder = Decoder(self.config, self._session("decoder", "filename", rewrites), self._parts())
+            decoder = Decoder(self.config, self._session("decoder", "filename", rewrites), parts)
             tokens = cache_type.tokens[: self.context_length]
             check_tokens(tokens, decoder.vocabulary)
             in_place = self.config.flag("search", "past_present_share_buffer")

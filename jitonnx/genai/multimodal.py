@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from jitonnx.genai.tensors import NamedTensors
 from jitonnx.genai.tokenizer import Tokenizer, TokenizerStream
 
 
-class MultiModalProcessor:
+class MultiModalProcessor(ABC):
     """What makes inputs of prompts, and text of tokens; `Model.create_multimodal_processor` gives one for the model."""
 
     def __init__(self, model: Model) -> None:
@@ -19,11 +20,11 @@ class MultiModalProcessor:
         self.tokenizer = Tokenizer(model)
         """(Not in onnxruntime-genai.)"""
 
+    @abstractmethod
     def __call__(
         self, prompt: str | Sequence[str] | None = None, *, images: Any = None, audios: Any = None
     ) -> NamedTensors:
         """The inputs of the model, for `Generator.set_inputs`: of a prompt, or several, and of what comes with them."""
-        raise NotImplementedError
 
     def decode(self, tokens: Any) -> str:
         """The text of tokens."""

@@ -18,13 +18,13 @@ class Places:
         """lengths [rows]: what each row holds, which is the same in all rows of a sequence."""
         self._count = beams
         self.rows = np.arange(len(lengths))
-        """By beams."""
+        """The row of each beam."""
         groups = self.rows // beams
         self._alike = np.where(groups[:, None] == groups, lengths[:, None], 0)
         """How many tokens two rows begin with that are the same, [rows, rows]."""
 
     def beams(self) -> np.ndarray:
-        """By rows."""
+        """The beam of each row."""
         return np.argsort(self.rows)
 
     def pick(self, sources: np.ndarray, lengths: np.ndarray) -> list[Move]:

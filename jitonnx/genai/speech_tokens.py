@@ -34,7 +34,7 @@ class SpeechTokens:
     """The tokens of a model that mean something, and those that it may not say."""
 
     start: int
-    """In front of all."""
+    """The token in front of all others."""
     end: int
     no_timestamps: int
     """Behind a transcript's first tokens where it is to have no timestamps. Those come behind this token, by their

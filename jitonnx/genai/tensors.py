@@ -7,6 +7,10 @@ from typing import Any
 import numpy as np
 
 from jitonnx.api.values import element_type
+from jitonnx.ir.dtypes import DType
+
+TYPES = {f"tensor({dtype.text})": dtype for dtype in DType}
+"""Elements' types, by what a session calls tensors of them."""
 
 
 class Tensor:

@@ -13,11 +13,10 @@ import numpy as np
 from jitonnx.api.options import SessionOptions
 from jitonnx.api.session import InferenceSession
 from jitonnx.errors import InvalidArgument, NoSuchFile
+from jitonnx.genai import tokenizer
 from jitonnx.genai.config import read_object
-from jitonnx.genai.extras import needed
 
 _FILES = ("model.onnx", os.path.join("onnx", "model.onnx"))
-_TOKENIZER = "tokenizer.json"
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
 _ROWS = 32
 """Texts of a run: those of about the same length go together, and shorter ones are padded."""
@@ -64,7 +63,8 @@ class TextEncoder:
                 f"the inputs of {self.folder}'s model are {', '.join(self._inputs)}: input_ids is needed, and "
                 f"{', '.join(_INPUTS[1:])} are all that can be made besides"
             )
-        self._tokenizer = self._made_tokenizer()
+        self._tokenizer = tokenizer.read(self.folder)
+        self._tokenizer.enable_truncation(self.longest)
         pad = self.config.get("pad_token_id")
         self._pad = pad if isinstance(pad, int) and not isinstance(pad, bool) else 0
 
@@ -96,19 +96,6 @@ class TextEncoder:
                 f"there is no {' and no '.join(places)}: an encoder's model, as optimum writes it, is needed"
             )
         return found
-
-    def _made_tokenizer(self) -> Any:
-        package = needed("tokenizers", "a tokenizer")
-        place = os.path.join(self.folder, _TOKENIZER)
-        if not os.path.isfile(place):
-            raise NoSuchFile(f"{self.folder} has no {_TOKENIZER}: it comes with the model")
-        try:
-            made = package.Tokenizer.from_file(place)
-        except Exception as error:  # the package raises nothing narrower
-            raise InvalidArgument(f"{place} cannot be read: {error}") from error
-        made.no_padding()
-        made.enable_truncation(self.longest)
-        return made
 
     @property
     def longest(self) -> int:

@@ -35,16 +35,8 @@ class Tokenizer:
         self.folder = os.path.join(config.folder, config.text("model", "tokenizer_dir"))
         self.file = place = os.path.join(self.folder, FILE)
         """(Not in onnxruntime-genai.)"""
-        if not os.path.isfile(place):
-            raise NoSuchFile(f"{self.folder} has no {FILE}: it comes with the model")
-        package = needed("tokenizers", "a tokenizer")
-        try:
-            self._inner = package.Tokenizer.from_file(place)
-        except Exception as error:  # the package raises nothing narrower
-            raise InvalidArgument(f"{place} cannot be read: {error}") from error
-        self._inner.no_padding()
-        self._inner.no_truncation()
-        self._new_stream = package.decoders.DecodeStream
+        self._inner = read(self.folder)
+        self._new_stream = needed("tokenizers.decoders", "a tokenizer").DecodeStream
         known = config.number("model", "vocab_size")
         # Added tokens may be beyond: Gemma's tokenizer has one for images that the model of text lacks.
         highest = max(self._inner.get_vocab(with_added_tokens=False).values(), default=-1)
@@ -222,6 +214,24 @@ class TokenizerStream:
     def decode(self, token: int) -> str:
         """The text that a token adds; "" while a character is not whole."""
         return self._tokenizer.step(self._stream, int(token))
+
+
+def read(folder: str) -> Any:
+    """A folder's tokenizer of the package `tokenizers`, which neither pads texts nor cuts them.
+
+    NoSuchFile for a folder without one, InvalidArgument for what cannot be read; ImportError without the package.
+    """
+    place = os.path.join(folder, FILE)
+    if not os.path.isfile(place):
+        raise NoSuchFile(f"{folder} has no {FILE}: it comes with the model")
+    package = needed("tokenizers", "a tokenizer")
+    try:
+        made = package.Tokenizer.from_file(place)
+    except Exception as error:  # the package raises nothing narrower
+        raise InvalidArgument(f"{place} cannot be read: {error}") from error
+    made.no_padding()
+    made.no_truncation()
+    return made
 
 
 def padded(rows: Sequence[np.ndarray], pad: int) -> np.ndarray:

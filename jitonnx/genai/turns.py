@@ -79,7 +79,7 @@ class EngineEvent:
     error_code: EngineErrorCode = EngineErrorCode.NONE
     usage: TurnUsage = TurnUsage()
     logprobs: Logprobs | None = None
-    """Of the token, where `TurnOptions.set_logprobs` asked for it. (Not in onnxruntime-genai.)"""
+    """How probable the token was, where `TurnOptions.set_logprobs` asked for it. (Not in onnxruntime-genai.)"""
 
 
 class EngineEventBuffer(Sequence[EngineEvent]):

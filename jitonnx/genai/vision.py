@@ -17,6 +17,7 @@ from jitonnx import errors
 from jitonnx.api.values import OrtValue
 from jitonnx.errors import InvalidArgument
 from jitonnx.genai.config import Config
+from jitonnx.genai.tensors import TYPES
 from jitonnx.ir.dtypes import DType
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ _KEYS = {MASK: "attention_mask"}
 """Names that genai_config.json has other keys for."""
 _ONE_BY_ONE = ("fara", "qwen2_5_vl", "qwen3_vl")
 """Types whose patches of all images lie one behind the other."""
-_TEXTS = {f"tensor({dtype.text})": dtype for dtype in DType}
 
 
 def positions_of(tokens: np.ndarray, first: int, grids: np.ndarray, config: Config) -> np.ndarray:
@@ -96,7 +96,7 @@ class Vision:
     def dtype(self, name: str) -> np.dtype[Any]:
         """The type in which the model takes what a processor makes; float32 also for what NumPy has none for."""
         entry = self._entries.get(self.names[name])
-        dtype = _TEXTS[entry.type] if entry is not None else DType.FLOAT
+        dtype = TYPES[entry.type] if entry is not None else DType.FLOAT
         return np.dtype(np.float32) if dtype is DType.BFLOAT16 else dtype.numpy
 
     def takes(self, name: str) -> bool:
@@ -152,7 +152,7 @@ class Vision:
     def _run(self, feeds: Mapping[str, np.ndarray]) -> OrtValue:
         binding = self._session.io_binding()
         for name, value in feeds.items():
-            binding.bind_ortvalue_input(name, _value(value, _TEXTS[self._entries[name].type]))
+            binding.bind_ortvalue_input(name, _value(value, TYPES[self._entries[name].type]))
         binding.bind_output(self._output)
         self._session.run_with_iobinding(binding)
         return binding.get_outputs()[0]
@@ -168,9 +168,9 @@ class Embedding:
         _check_tensors(config.file(*path, "filename"), inputs)
         self.session = session
         ids = _entry(config, inputs, *path, "inputs", "input_ids")
-        self.ids, self.ids_type = ids.name, _TEXTS[ids.type].numpy
+        self.ids, self.ids_type = ids.name, TYPES[ids.type].numpy
         output = _entry(config, session.get_outputs(), *path, "outputs", "inputs_embeds")
-        self.output, self.dtype = output.name, _TEXTS[output.type]
+        self.output, self.dtype = output.name, TYPES[output.type]
         width = output.shape[-1]
         self.width = width if isinstance(width, int) else config.number("model", "decoder", "hidden_size")
         """The numbers of a row."""
@@ -196,7 +196,7 @@ class Embedding:
         for one in self._features:
             sizes = [size if isinstance(size, int) else 0 for size in one.shape]
             sizes[0], sizes[-1] = 0, self.width
-            made[one.name] = _value(np.zeros(sizes, _TEXTS[one.type].numpy), _TEXTS[one.type])
+            made[one.name] = _value(np.zeros(sizes, TYPES[one.type].numpy), TYPES[one.type])
         return made
 
 
@@ -371,7 +371,7 @@ class Prompts:
 
 def _check_tensors(place: str, entries: list[Any]) -> None:
     for one in entries:
-        if one.type not in _TEXTS:
+        if one.type not in TYPES:
             raise errors.NotImplemented(f"input {one.name!r} of {place} is {one.type}: tensors are supported")
 
 
@@ -379,7 +379,7 @@ def _entry(config: Config, entries: list[Any], *path: str) -> Any:
     """An input or output that the configuration names. InvalidArgument where the model has none of that name."""
     name = config.text(*path, default=path[-1])
     found = next((one for one in entries if one.name == name), None)
-    if found is None or found.type not in _TEXTS:
+    if found is None or found.type not in TYPES:
         raise InvalidArgument(
             f"{config.file(*path[:-2], 'filename')} has no tensor {name!r}, which {config.name(*path)} names: it has "
             f"{', '.join(one.name for one in entries)}"

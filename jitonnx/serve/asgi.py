@@ -19,7 +19,7 @@ from jitonnx.serve import forms, protocol
 from jitonnx.serve.forms import Form
 from jitonnx.serve.metrics import Metrics
 from jitonnx.serve.paths import Paths
-from jitonnx.serve.protocol import ApiError, Asked, Body
+from jitonnx.serve.protocol import Asked, Body
 from jitonnx.serve.reading import Piece, Reading
 from jitonnx.serve.worker import Answer, Finished, Worker
 
@@ -66,11 +66,11 @@ class Service(Paths):
 
     async def chat(self, request: Request) -> Response:
         """POST /v1/chat/completions."""
-        return await self._answered(request, protocol.read_chat, is_chat=True)
+        return await self.counted(request, self._answered(request, protocol.read_chat, is_chat=True))
 
     async def complete(self, request: Request) -> Response:
         """POST /v1/completions."""
-        return await self._answered(request, protocol.read_completion, is_chat=False)
+        return await self.counted(request, self._answered(request, protocol.read_completion, is_chat=False))
 
     async def embed(self, request: Request) -> Response:
         """POST /v1/embeddings."""
@@ -93,23 +93,16 @@ class Service(Paths):
     async def _answered(
         self, request: Request, read: Callable[[LanguageModel, Body], Asked], *, is_chat: bool
     ) -> Response:
-        path = request.url.path
         try:
             asked = read(self._model, await self.body(request))
             form = Form(uuid.uuid4().hex, self.name, is_chat=is_chat)
             answers = await self._begun(asked)
             if asked.stream:
-                response: Response = _Stream(self._streamed(answers, asked, form), answers)
-            else:
-                whole = self._whole(answers, asked, form)
-                response = JSONResponse(await _unless_gone(request, whole, answers))
+                return _Stream(self._streamed(answers, asked, form), answers)
+            whole = self._whole(answers, asked, form)
+            return JSONResponse(await _unless_gone(request, whole, answers))
         except ClientDisconnect:
-            response = Response(status_code=_GONE)  # which nobody reads
-        except ApiError as error:
-            self._metrics.responses.labels(path, error.status).inc()
-            raise
-        self._metrics.responses.labels(path, response.status_code).inc()
-        return response
+            return Response(status_code=_GONE)  # which nobody reads
 
     async def _begun(self, asked: Asked) -> list[Answer]:
         """All answers that a request asks for; none if one of them cannot be."""

@@ -6,7 +6,7 @@ Requests that come together share a run of the model (`Batcher`).
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from jitonnx.genai.text_encoder import Encoded
 from jitonnx.serve import forms, protocol
 from jitonnx.serve.metrics import BatchMetrics
 from jitonnx.serve.paths import Paths
-from jitonnx.serve.protocol import ApiError, Body
+from jitonnx.serve.protocol import ApiError
 from jitonnx.serving.batching import Batcher, Limits, Refused
 
 _ROWS = 64
@@ -59,7 +59,7 @@ class EncoderService(Paths):
     @contextlib.asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
         """Answers what was taken before the server ends."""
-        self._batcher = Batcher(self._run, self._limits, self._metrics)
+        self._batcher = Batcher(self._run, self._limits, self._metrics.batches)
         try:
             yield
         finally:
@@ -71,32 +71,24 @@ class EncoderService(Paths):
 
     async def embed(self, request: Request) -> Response:
         """POST /v1/embeddings."""
-        return await self._counted(request, self._embedded)
+        return await self.counted(request, self._embedded(request))
 
     async def rerank(self, request: Request) -> Response:
         """POST /v1/rerank."""
-        return await self._counted(request, self._reranked)
+        return await self.counted(request, self._reranked(request))
 
-    async def _counted(self, request: Request, answer: Callable[[Body], Awaitable[dict[str, Any]]]) -> Response:
-        path = request.url.path
-        try:
-            response = JSONResponse(await answer(await self.body(request)))
-        except ApiError as error:
-            self._metrics.responses.labels(path, error.status).inc()
-            raise
-        self._metrics.responses.labels(path, response.status_code).inc()
-        return response
-
-    async def _embedded(self, body: Body) -> dict[str, Any]:
+    async def _embedded(self, request: Request) -> Response:
+        body = await self.body(request)
         body.check_names(["input", "encoding_format", "dimensions"])
         given = body.needed("input", (str, list), "a text, or a list of texts,")
         texts = _texts([given] if isinstance(given, str) else given, "input")
         encoding = protocol.read_encoding(body)
         assert isinstance(self._model, Embedder)
         encoded = self._model.encode(texts)
-        return forms.embeddings(await self._results(encoded), encoding, self.name, _count(encoded))
+        return JSONResponse(forms.embeddings(await self._results(encoded), encoding, self.name, _count(encoded)))
 
-    async def _reranked(self, body: Body) -> dict[str, Any]:
+    async def _reranked(self, request: Request) -> Response:
+        body = await self.body(request)
         body.check_names(["query", "documents", "top_n", "return_documents"])
         query = body.needed("query", str, "a text")
         given = body.needed("documents", list, "a list of texts, or of objects with a text,")
@@ -116,7 +108,8 @@ class EncoderService(Paths):
             }
             for index in order
         ]
-        return {"model": self.name, "results": results, "usage": {"total_tokens": _count(encoded)}}
+        usage = {"total_tokens": _count(encoded)}
+        return JSONResponse({"model": self.name, "results": results, "usage": usage})
 
     async def _results(self, encoded: Sequence[Encoded]) -> np.ndarray:
         """A vector, or a score, of each text. ApiError: 429 while too many wait, 503 at the server's end."""

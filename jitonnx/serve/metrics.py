@@ -6,6 +6,7 @@ import importlib
 from typing import Any
 
 from jitonnx.genai import FinishReason, TurnUsage
+from jitonnx.serving.batching import BatchCounters
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -63,22 +64,16 @@ class Metrics(Counters):
 
 
 class BatchMetrics(Counters):
-    """Counters of an encoder's server; an `Observer` of its batches."""
+    """Counters of an encoder's server."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._requests = self.made("Histogram", "batch_requests", "Requests that shared a run.", buckets=_ROWS)
-        self._rows = self.made("Histogram", "batch_texts", "Texts of a run.", buckets=_ROWS)
-        self._seconds = self.made("Histogram", "run_seconds", "Time of a run.", buckets=_SECONDS)
-        self._waiting = self.made("Gauge", "requests_waiting", "Requests that wait for a run.")
-        self.tokens = self.made("Counter", "prompt_tokens", "Tokens of texts.")
-
-    def ran(self, requests: int, rows: int, seconds: float) -> None:
-        """Count a batch."""
-        self._requests.observe(requests)
-        self._rows.observe(rows)
-        self._seconds.observe(seconds)
-
-    def waits(self, requests: int) -> None:
-        """Set how many requests wait."""
-        self._waiting.set(requests)
+        made = self.made
+        self.batches = BatchCounters(
+            made("Histogram", "batch_requests", "Requests that shared a run.", buckets=_ROWS),
+            made("Histogram", "batch_texts", "Texts of a run.", buckets=_ROWS),
+            made("Histogram", "run_seconds", "Time of a run.", buckets=_SECONDS),
+            made("Gauge", "requests_waiting", "Requests that wait for a run."),
+        )
+        """The `Observer` of its batches."""
+        self.tokens = made("Counter", "prompt_tokens", "Tokens of texts.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import time
+from collections.abc import Awaitable
 from typing import Any
 
 from starlette.applications import Starlette
@@ -37,6 +38,17 @@ class Paths:
         ]
         handlers: dict[Any, Any] = {ApiError: _told, HTTPException: _told_of_http, Error: _told_of_model}
         return Starlette(routes=every, exception_handlers=handlers, lifespan=lifespan)
+
+    async def counted(self, request: Request, answer: Awaitable[Response]) -> Response:
+        """The answer to a request, counted by its status, be it an error or not."""
+        path = request.url.path
+        try:
+            response = await answer
+        except ApiError as error:
+            self._counters.responses.labels(path, error.status).inc()
+            raise
+        self._counters.responses.labels(path, response.status_code).inc()
+        return response
 
     async def models(self, request: Request) -> Response:
         """GET /v1/models."""

@@ -38,10 +38,10 @@ class TranscriptionService(Paths):
     """One model of speech, and what the paths do. Transcripts are made one after the other."""
 
     def __init__(self, model: LanguageModel, name: str, api_key: str | None, most_waiting: int) -> None:
-        self._counters = Counters()
-        super().__init__(name, api_key, self._counters)
+        counters = Counters()
+        super().__init__(name, api_key, counters)
         self._model, self._most_waiting = model, most_waiting
-        self._seconds = self._counters.made("Counter", "audio_seconds", "Seconds of audio that were transcribed.")
+        self._seconds = counters.made("Counter", "audio_seconds", "Seconds of audio that were transcribed.")
         self._waiting = 0
         self._executor = ThreadPoolExecutor(1, "jitonnx.serve")
 
@@ -67,13 +67,7 @@ class TranscriptionService(Paths):
 
     async def transcribe(self, task: str, request: Request) -> Response:
         """POST /v1/audio/transcriptions and /v1/audio/translations."""
-        try:
-            response = await self._answer(task, request)
-        except ApiError as error:
-            self._counters.responses.labels(request.url.path, error.status).inc()
-            raise
-        self._counters.responses.labels(request.url.path, response.status_code).inc()
-        return response
+        return await self.counted(request, self._answer(task, request))
 
     async def _answer(self, task: str, request: Request) -> Response:
         self.check_key(request)

@@ -41,6 +41,24 @@ class Observer(Protocol):
         """So many requests wait."""
 
 
+class BatchCounters:
+    """An `Observer` that counts, by Prometheus' histograms and a gauge."""
+
+    def __init__(self, requests: Any, rows: Any, seconds: Any, waiting: Any) -> None:
+        """requests, rows: histograms of how many share a run; seconds: of its time; waiting: a gauge of requests."""
+        self._requests, self._rows, self._seconds, self._waiting = requests, rows, seconds, waiting
+
+    def ran(self, requests: int, rows: int, seconds: float) -> None:
+        """Count a batch."""
+        self._requests.observe(requests)
+        self._rows.observe(rows)
+        self._seconds.observe(seconds)
+
+    def waits(self, requests: int) -> None:
+        """Set how many requests wait."""
+        self._waiting.set(requests)
+
+
 class Limits(NamedTuple):
     """What a batcher holds to.
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from kserve.metrics import PREDICT_HIST_TIME
 from prometheus_client import Counter, Gauge, Histogram
 
+from jitonnx.serving.batching import BatchCounters
+
 _SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _LABELS = ("model_name",)  # as KServe's
@@ -16,24 +18,12 @@ BATCH_ROWS = Histogram("jitonnx_batch_rows", "Rows of a run.", _LABELS, buckets=
 RUN_SECONDS = Histogram("jitonnx_run_seconds", "Time of a run.", _LABELS, buckets=_SECONDS)
 
 
-class Metrics:
+class Metrics(BatchCounters):
     """Those of one model; an `Observer` of its batches."""
 
     def __init__(self, name: str) -> None:
-        self._waiting = WAITING.labels(name)
-        self._requests, self._rows = BATCH_REQUESTS.labels(name), BATCH_ROWS.labels(name)
-        self._seconds = RUN_SECONDS.labels(name)
+        super().__init__(*(one.labels(name) for one in (BATCH_REQUESTS, BATCH_ROWS, RUN_SECONDS, WAITING)))
         self.predict_seconds = PREDICT_HIST_TIME.labels(name)
         self.answered, self.refused, self.failed = (
             REQUESTS.labels(name, outcome) for outcome in ("answered", "refused", "failed")
         )
-
-    def ran(self, requests: int, rows: int, seconds: float) -> None:
-        """Count a batch."""
-        self._requests.observe(requests)
-        self._rows.observe(rows)
-        self._seconds.observe(seconds)
-
-    def waits(self, requests: int) -> None:
-        """Set how many requests wait."""
-        self._waiting.set(requests)

@@ -11,6 +11,7 @@ import jitonnx.genai as ours
 from bench.decoder import decoder
 from jitonnx.errors import InvalidArgument
 from jitonnx.ir.dtypes import DType
+from jitonnx.tools.cli.common import CACHE_TYPES
 from tests.genai.folders import SHAPE, write_folder, write_windowed_folder
 
 PROMPT = np.arange(5, 95, dtype=np.int32)
@@ -59,6 +60,10 @@ def test_an_engine(model_folder: Path) -> None:
     for prompt, request in zip(prompts, requests, strict=True):
         stream = model.tokenizer.create_stream()
         assert "".join(map(stream.decode, made[request])) == model.generate(prompt, max_new_tokens=6)
+
+
+def test_the_command_knows_all_types() -> None:
+    assert set(CACHE_TYPES) == set(TYPES)
 
 
 def test_what_cannot_be_chosen(model_folder: Path, tmp_path: Path) -> None:
