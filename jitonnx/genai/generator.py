@@ -230,7 +230,7 @@ class Generator:
         self.model.check_tokens(rows, images=0 if prompts is None else prompts.placeholders)
         self._forget_ahead()
         if prompts is not None:
-            if beams > 1 and prompts.placeholders:
+            if beams > 1 and prompts.has_images:
                 raise errors.NotImplemented("beams do not go on from prompts with images: set num_beams to 1")
             prompts.append(rows[0], self._length)
         self._put(np.repeat(rows, beams, 0))

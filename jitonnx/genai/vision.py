@@ -290,6 +290,11 @@ class Prompts:
         """How many numbers below 0 may stand for images among tokens that are appended."""
         return max(len(given.get(SIZES, ())) for given in (self._given, *(one.given for one in self.segments)))
 
+    @property
+    def has_images(self) -> bool:
+        """Whether images are set for the tokens that are appended next."""
+        return bool(self._given)
+
     def clear(self) -> None:
         """Forget the inputs that are set for tokens to come."""
         self._given = {}

@@ -274,6 +274,19 @@ def test_prompts_are_read_in_batches_without_images(models: dict[str, ours.Model
 # ------------------------------------------------------------ what does not fit
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_beams_go_on_from_text_alone(models: dict[str, ours.Model], kind: str) -> None:
+    """As positions behind images are not those of tokens."""
+    model = models[kind]
+    params = ours.GeneratorParams(model)
+    params.set_search_options(max_length=3000, num_beams=2)
+    with pytest.raises(NotImplementedError, match="set num_beams to 1"):
+        ours.Generator(model, params).set_inputs(read(ours, model, kind, [picture(40, 30)]))
+    generator = ours.Generator(model, params)
+    generator.append_tokens([5, 6, 7])
+    generator.generate_next_token()
+
+
 def test_marks_and_images_must_agree(models: dict[str, ours.Model]) -> None:
     images = ours.Images.open_bytes(PICTURES[0])
     for kind, model in models.items():
