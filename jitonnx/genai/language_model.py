@@ -66,14 +66,15 @@ def load(
     NoSuchFile for files that are not there, InvalidArgument for those that do not go together, NotImplemented for
     models of several parts; ImportError without the package `tokenizers`.
     """
-    kept = None
+    tokenizer = kept = None
     if cache_type is not None:
-        kept = CacheType(cache_type, Tokenizer(Config(folder)).encode_with(calibration, add_special_tokens=True))
+        tokenizer = Tokenizer(folder)
+        kept = CacheType(cache_type, tokenizer.encode_with(calibration, add_special_tokens=True))
     model = _model(folder, threads, kept)
     smaller = None if draft is None else _model(draft, threads)
     if smaller is not None:
         check_draft(smaller, model)
-    return LanguageModel(model, Tokenizer(model), smaller)
+    return LanguageModel(model, tokenizer or Tokenizer(model), smaller)
 
 
 def _model(folder: str | os.PathLike[str], threads: int | None, cache_type: CacheType | None = None) -> Model:
